@@ -2,8 +2,8 @@
  *
  * A request that does not fit the current block opens a new one of at least 64 KiB (the first: 4 KiB, because many
  * arenas hold next to nothing and every block is cleared); a large request gets a block of its own.  Under
- * AddressSanitizer the blocks come from calloc, so running past the end of a block is seen, running from one object
- * into its neighbour is not.
+ * AddressSanitizer the blocks come from calloc, so overruns of a block are detected, overruns of one object into
+ * the next are not.
  */
 #include "base/arena.h"
 
@@ -80,7 +80,7 @@ char *arena_strdup(Arena *a, const char *s) { return arena_strndup(a, s, strlen(
 
 char *arena_vprintf(Arena *a, const char *format, va_list args) {
   va_list again;
-  char text[128]; /* most are this short */
+  char text[128]; /* most texts are this short */
   va_copy(again, args);
   int n = vsnprintf(text, sizeof text, format, args);
   if (n < 0) die("bad format string: %s", format);
@@ -101,7 +101,7 @@ char *arena_printf(Arena *a, const char *format, ...) {
 
 size_t arena_used(const Arena *a) { return a->used; }
 
-/* Is it the last of the block that is being filled, with room for more after it?  Takes that. */
+/* If `items` is the last allocation of the current block and `more` bytes follow it, takes them; true if so. */
 static bool extend(Arena *a, const void *items, size_t bytes, size_t more) {
   Block *b = a->blocks;
   size_t had = (bytes + 15) & ~(size_t)15, wanted = (bytes + more + 15) & ~(size_t)15;

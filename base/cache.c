@@ -14,7 +14,7 @@
 
 static const char magic[8] = "apckept1";
 
-/* In front of the bytes. */
+/* Stands before the bytes. */
 typedef struct Front {
   char magic[8];
   uint64_t bytes, hash;
@@ -29,7 +29,7 @@ const char *cache_folder(Arena *a) {
   return home && *home == '/' ? arena_printf(a, "%s/.cache/apc", home) : NULL;
 }
 
-/* A folder of ours, and those above it that are missing. */
+/* Makes a folder for this user only, and the missing folders above it. */
 static void make_folders(Arena *a, const char *folder) {
   char *path = arena_strdup(a, folder);
   for (char *at = path + 1; *at; at++) {
@@ -41,7 +41,7 @@ static void make_folders(Arena *a, const char *folder) {
   mkdir(path, 0700);
 }
 
-/* In a folder that all may write to, and remove from what is not theirs, another one could take its place. */
+/* True if other users could replace the folder: they may write to a folder above it that lacks the sticky bit. */
 static bool can_be_replaced(Arena *a, const char *folder) {
   char *path = realpath(folder, NULL), *above = path ? arena_strdup(a, path) : NULL;
   bool can = !path;
@@ -57,11 +57,11 @@ static bool can_be_replaced(Arena *a, const char *folder) {
 
 static const char *fault_of(Arena *a, const char *folder) {
   struct stat st;
-  if (stat(folder, &st)) return "it is not there, and cannot be made";
-  if (!S_ISDIR(st.st_mode)) return "it is no folder";
-  if (st.st_uid != geteuid()) return "somebody else owns it";
-  if (st.st_mode & (S_IWGRP | S_IWOTH)) return "others may write to it";
-  if (can_be_replaced(a, folder)) return "others may put another folder in its place";
+  if (stat(folder, &st)) return "it does not exist and cannot be created";
+  if (!S_ISDIR(st.st_mode)) return "it is not a folder";
+  if (st.st_uid != geteuid()) return "another user owns it";
+  if (st.st_mode & (S_IWGRP | S_IWOTH)) return "other users may write to it";
+  if (can_be_replaced(a, folder)) return "other users may replace it";
   return access(folder, R_OK | W_OK | X_OK) ? "it cannot be written" : NULL;
 }
 
@@ -107,7 +107,7 @@ static const char *path_of(const Cache *c, const CacheKey *k, Arena *a) {
                       hash64_end(&k->hashes[1]));
 }
 
-/* ---- what is there */
+/* ---- the files */
 
 static bool is_ours(const char *name) {
   const char *hash = strchr(name, '-');
@@ -151,7 +151,7 @@ size_t cache_clear(const Cache *c, Arena *a) {
   return n;
 }
 
-/* Down to nine tenths, so that this is not done each time. */
+/* Removes files down to nine tenths of the limit, so that this happens rarely. */
 static void make_room(const Cache *c, Arena *a) {
   CacheList all;
   cache_list(c, a, &all);
@@ -185,7 +185,7 @@ const char *cache_find(const Cache *c, const CacheKey *k, Arena *a, size_t *n) {
       *n = map.size - sizeof(Front);
       bytes = ARENA_ARRAY(a, char, *n + 1);
       memcpy(bytes, map.data + sizeof(Front), *n);
-      utimensat(AT_FDCWD, path, NULL, 0); /* it was used now */
+      utimensat(AT_FDCWD, path, NULL, 0); /* marks it as used now */
     } else {
       unlink(path);
     }

@@ -10,7 +10,7 @@ static uint64_t mixed(uint64_t bits, uint64_t place) {
   return x ^ x >> 31;
 }
 
-/* The same for each size, which the compiler then knows. */
+/* One loop per size, so that the compiler knows the size. */
 #define SUM(type) \
   for (size_t i = 0; i < n; i++) { \
     type bits; \

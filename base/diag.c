@@ -35,8 +35,8 @@ static bool same(const Diag *a, const Diag *b) {
          same_text(a->loc.node, b->loc.node);
 }
 
-/* Was it said before?  A model that is read twice (`apc verify`) warns twice.  Of many diagnostics the last ones are
- * compared. */
+/* True if the same diagnostic was reported before: `apc verify` reads a model twice and would warn twice.  Compares
+ * with the most recent diagnostics only. */
 static bool is_repeated(const Diags *d, const Diag *diag) {
   enum { LOOK_BACK = 1000 };
   for (size_t i = d->n; i > 0 && d->n - i < LOOK_BACK; i--)
@@ -45,7 +45,7 @@ static bool is_repeated(const Diags *d, const Diag *diag) {
 }
 
 static void add(Diags *d, Severity severity, DiagCode code, Loc loc, const char *format, va_list args) {
-  if (loc.file) loc.file = arena_strdup(d->arena, loc.file); /* diagnostics outlive what they speak of */
+  if (loc.file) loc.file = arena_strdup(d->arena, loc.file); /* diagnostics outlive the text they point to */
   if (loc.node) loc.node = arena_strdup(d->arena, loc.node);
   Diag diag = {.severity = severity, .code = code, .loc = loc, .message = arena_vprintf(d->arena, format, args)};
   bool belongs = severity == SEV_NOTE || severity == SEV_HELP;
@@ -119,7 +119,7 @@ static const char *source_of(const Diags *d, const char *file) {
   return NULL;
 }
 
-/* One column for each byte that is not plain. */
+/* Prints one column for each byte that is not plain. */
 static void print_line(const char *line, size_t n, FILE *out) {
   for (size_t part; n; line += part, n -= part) {
     bool plain;
@@ -129,7 +129,7 @@ static void print_line(const char *line, size_t n, FILE *out) {
   }
 }
 
-/* The source line with a caret under the column; tabs are kept so that the caret lines up. */
+/* Prints the source line with a caret under the column; tabs are kept so that the caret lines up. */
 static void print_caret(const Diags *d, const Loc *loc, FILE *out) {
   const char *line = source_of(d, loc->file);
   if (!line) return;
@@ -156,7 +156,7 @@ static void print_place(const Diags *d, const Loc *loc, FILE *out) {
   if (loc->file && loc->line > 0) print_caret(d, loc, out);
 }
 
-/* What a compiler said keeps its lines. */
+/* Messages of compilers keep their line breaks. */
 static void print_message(const Diags *d, const Diag *g, FILE *out) {
   const char *at = g->message;
   while (g->code == DIAG_tool_failed && strchr(at, '\n')) {

@@ -1,8 +1,8 @@
 /* base/diag.h - diagnostics about the user's input: collected, never aborting.
  *
- * Code that finds something wrong with a model, plan, target or tensor file calls diag_error and
- * returns failure; the caller prints all of them at the end.  Each code is one row of diag.def with
- * its long text for `apc explain`.  What is said again, word by word of the same place, is kept once.
+ * Code that finds a fault in a model, plan, target or tensor file calls diag_error and returns failure; the caller
+ * prints all diagnostics at the end.  Each code is one row of diag.def with its long text for `apc explain`.  A
+ * repeated message about the same place is kept once.
  */
 #ifndef APC_BASE_DIAG_H
 #define APC_BASE_DIAG_H
@@ -12,9 +12,8 @@
 
 #include "base/arena.h"
 
-/* Where something came from.  Any field may be empty.  `file` with `line` > 0 prints as
- * file:line:col (with the source line and a caret when the text was registered by diag_source);
- * `node` is an ONNX node path or an IR value name. */
+/* A source location.  Any field may be empty.  `file` with `line` > 0 prints as file:line:col, with the source line
+ * and a caret if diag_source registered the text.  `node` is an ONNX node path or the name of an IR value. */
 typedef struct Loc {
   const char *file;
   const char *node;
@@ -36,7 +35,7 @@ typedef struct Diag {
   DiagCode code;
   Loc loc;
   const char *message;
-  const char *operator_name; /* whose operator is unknown, and at how many nodes; NULL: it is about something else */
+  const char *operator_name; /* the unknown operator, and the number of nodes that use it; NULL for other diagnostics */
   size_t nodes;
 } Diag;
 
@@ -46,33 +45,36 @@ typedef struct Diags {
   size_t n, cap;
   size_t errors, warnings;
   struct DiagSource *sources;
-  bool repeats; /* the last error or warning was there before: so its notes are not kept */
+  bool repeats; /* the last error or warning was a repetition, so its notes are dropped too */
 } Diags;
 
+/* Makes an empty list in the arena. */
 Diags *diags_new(Arena *arena);
 
-/* Always returns false, so that `return diag_error(...)` reads well. */
+/* Each adds one diagnostic; notes and helps belong to the error or warning before them.  diag_error always returns
+ * false, so that `return diag_error(...)` reads well. */
 bool diag_error(Diags *d, DiagCode code, Loc loc, const char *format, ...) __attribute__((format(printf, 4, 5)));
 void diag_warning(Diags *d, DiagCode code, Loc loc, const char *format, ...) __attribute__((format(printf, 4, 5)));
 void diag_note(Diags *d, Loc loc, const char *format, ...) __attribute__((format(printf, 3, 4)));
 void diag_help(Diags *d, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* NULL: there is none. */
+/* The first error; NULL if none. */
 const Diag *diags_first_error(const Diags *d);
 
-/* Adds the messages of `more` after those that are there. */
+/* Appends the messages of `more`. */
 void diags_append(Diags *d, const Diags *more);
 
-/* The error or warning before is about an operator that is unknown. */
+/* Marks the last error or warning as one about an unknown operator that `nodes` nodes use. */
 void diag_operator(Diags *d, const char *name, size_t nodes);
 
-/* Remembers the text of a file (kept by reference) for caret lines. */
+/* Registers the text of a file (kept by reference) for source lines with carets. */
 void diag_source(Diags *d, const char *file, const char *text);
 
 /* Prints all diagnostics in order:  error[APC0217]: message / --> file:line:col / source / caret. */
 void diags_print(const Diags *d, FILE *out, bool color);
 
-/* "APC0217"; the brief and the long text of a code; the code of a text like "APC0217" (or DIAG_NONE). */
+/* Return "APC0217", the brief and the long text of a code.  diag_code_find returns the code of a text like "APC0217",
+ * DIAG_NONE if there is none. */
 const char *diag_code_name(DiagCode code);
 const char *diag_brief(DiagCode code);
 const char *diag_text(DiagCode code);

@@ -1,4 +1,4 @@
-/* base/die.c - see die.h.  The hooks are the one piece of process-wide state in the compiler. */
+/* base/die.c - see die.h.  The hooks are the only process-wide state of the compiler. */
 #include "base/die.h"
 
 #include <stdarg.h>
@@ -30,7 +30,7 @@ static void say(const char *format, va_list args, const char *what, int code) {
   fprintf(stderr, "apc: %s\n", shown);
   if (!die_listener) return;
   void (*listener)(const char *, int, void *) = die_listener;
-  die_listener = NULL; /* a listener that dies itself must not recurse */
+  die_listener = NULL; /* a listener that calls die itself must not recurse */
   listener(message, code, listener_context);
 }
 

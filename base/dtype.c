@@ -86,8 +86,8 @@ double dtype_load_f(DType t, const void *p) {
   }
 }
 
-/* `v` as a float rounded to odd: a sticky last bit, so that rounding on to 16 bits rounds only once.
- * (Boldo and Melquiond, "When double rounding is odd", 2005.) */
+/* Rounds `v` to a float, to odd: the last bit is sticky, so that rounding on to 16 bits rounds only once (Boldo and
+ * Melquiond, "When double rounding is odd", 2005). */
 static float float_to_odd(double v) {
   float f = (float)v;
   uint32_t u;

@@ -15,12 +15,13 @@ typedef enum DType {
 
 typedef enum DTypeClass { DTC_F, DTC_I, DTC_U, DTC_B } DTypeClass;
 
+/* The name as IR writes it ("f32"), the bytes of an element, and the class of a type. */
 const char *dtype_name(DType t);
 size_t dtype_bytes(DType t);
 DTypeClass dtype_class(DType t);
 static inline bool dtype_is_float(DType t) { return dtype_class(t) == DTC_F; }
 
-/* The type of that name; false when there is none. */
+/* Finds the type of that name; false if there is none. */
 bool dtype_find(const char *name, DType *out);
 
 /* IEEE half and bfloat16, round to nearest even; NaN stays NaN (quieted), overflow becomes infinity. */
@@ -37,8 +38,8 @@ void dtype_store_f(DType t, void *p, double v);
 int64_t dtype_load_i(DType t, const void *p);
 void dtype_store_i(DType t, void *p, int64_t v);
 
-/* The element of an integer type or bool that a constant written as a number stands for: as above, but the infinities
- * are the ends of the type, so that they are below and above everything. */
+/* The integer or bool element that a constant, written as a number, stands for: converted as above, but infinities
+ * become the smallest and largest value of the type, so that they stay below and above everything. */
 int64_t dtype_constant_i(DType t, double v);
 
 #endif

@@ -32,7 +32,7 @@ static void *must(void *p) { return must_have(p, "for the name of a file"); }
 
 static const uint8_t no_bytes[1];
 
-/* Opening a pipe must not wait. */
+/* Opens without waiting, as opening a pipe would. */
 static int open_regular(Diags *d, const char *path, struct stat *st) {
   int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) return read_failed(d, path, strerror(errno)), -1;
@@ -65,7 +65,7 @@ static bool same_content(const struct stat *a, const struct stat *b) {
   return a->st_size == b->st_size && a->st_mtim.tv_sec == b->st_mtim.tv_sec && a->st_mtim.tv_nsec == b->st_mtim.tv_nsec;
 }
 
-/* NULL, or why not. */
+/* Reads a range; returns NULL, or why it failed. */
 static const char *read_bytes(int fd, const struct stat *before, uint64_t offset, void *to, size_t size) {
   struct stat after;
   if (!read_at(fd, offset, to, size)) return errno == ENODATA ? "it was cut short while it was read" : strerror(errno);
@@ -78,7 +78,7 @@ bool file_read(Diags *d, const char *path, FileMap *out) {
   *out = (FileMap){0};
   int fd = open_regular(d, path, &st);
   if (fd < 0) return false;
-  uint8_t *bytes = NULL; /* numbers in it are used in place: aligned as a mapping is */
+  uint8_t *bytes = NULL; /* numbers are used in place: aligned as a mapping is */
   bool room = posix_memalign((void **)&bytes, 4096, st.st_size ? (size_t)st.st_size : 1) == 0;
   const char *why = room ? read_bytes(fd, &st, 0, bytes, (size_t)st.st_size) : NULL;
   close(fd);
@@ -147,7 +147,7 @@ char *file_read_text(Diags *d, Arena *arena, const char *path, size_t *n) {
   return text;
 }
 
-/* A regular file, or the place in a folder where there is none yet. */
+/* A regular file, or a name in a folder where no file has it yet. */
 typedef struct Place {
   bool there;
   dev_t device;
@@ -183,10 +183,10 @@ bool file_same(const char *a, const char *b) {
 struct FileWriter {
   Diags *diags;
   char *path; /* the final name, links resolved */
-  char *temp; /* NULL: path itself is open (a device or a pipe), or a file without a name */
+  char *temp; /* NULL if path itself is open (a device or a pipe), or if the file has no name */
   int fd;
-  int lock;      /* of what others write as well: the same file, open until it has its name; -1 */
-  bool nameless; /* in the final one's folder: nothing is left of it when this process is killed */
+  int lock;      /* locked file that other processes write as well, held open until it has its final name; -1 if none */
+  bool nameless; /* a file in the final folder without a name: it vanishes if this process is killed */
   bool failed;
   uint64_t offset;
   size_t buffered;
@@ -205,7 +205,7 @@ static char *folder_of(const char *path) {
   return must(strndup(path, slash == path ? 1 : (size_t)(slash - path)));
 }
 
-/* "No such file" is no help about a file that is to be made. */
+/* If the folder of a new file is missing, reports that: "No such file" would not help. */
 static bool no_folder(FileWriter *w) {
   char *dir = folder_of(w->path);
   bool ok =
@@ -214,7 +214,7 @@ static bool no_folder(FileWriter *w) {
   return ok;
 }
 
-/* Opens a new file beside the final one.  The name is never reused: O_EXCL, next number if taken. */
+/* Opens a new file beside the final one.  O_EXCL: a name that is taken is skipped, never reused. */
 static bool open_beside(FileWriter *w, unsigned mode) {
   size_t room = strlen(w->path) + 48;
   w->temp = must(malloc(room));
@@ -239,8 +239,8 @@ static bool open_nameless(FileWriter *w, unsigned mode) {
   return w->nameless;
 }
 
-/* Gives a nameless file its name where there is no file yet; else one beside it, just before it is renamed: a link
- * cannot replace. */
+/* Names a nameless file: by its final name if that is free, else by a temporary name beside it, to be renamed, as a
+ * link cannot replace a file. */
 static bool name_it(FileWriter *w) {
   size_t room = strlen(w->path) + 48;
   char from[32];
@@ -280,7 +280,7 @@ static FileWriter *writer_new(Diags *d, const char *path) {
   w->diags = d;
   w->fd = w->lock = -1;
   w->path = realpath(path, NULL);
-  if (!w->path) w->path = must(strdup(path)); /* not there yet */
+  if (!w->path) w->path = must(strdup(path)); /* the file does not exist yet */
   return w;
 }
 
@@ -291,7 +291,7 @@ FileWriter *file_writer_open(Diags *d, const char *path, unsigned mode) {
   return NULL;
 }
 
-/* Nothing of it is ours yet. */
+/* Reports a failure before any part is ours. */
 static bool part_failed(FileWriter *w, const char *why) {
   int number = errno;
   free(w->temp);
@@ -299,14 +299,14 @@ static bool part_failed(FileWriter *w, const char *why) {
   return number == ENOENT ? no_folder(w) : write_failed(w, why);
 }
 
-/* Is the open file the one of that name?  Whoever had it before may have renamed it meanwhile. */
+/* True if the open file still has that name: its former owner may have renamed it meanwhile. */
 static bool still_there(const FileWriter *w) {
   struct stat mine, there;
   return fstat(w->fd, &mine) == 0 && stat(w->temp, &there) == 0 && mine.st_dev == there.st_dev &&
          mine.st_ino == there.st_ino;
 }
 
-/* PATH.part, from the root on; NULL: there is no such folder. */
+/* PATH.part as an absolute path; NULL if its folder does not exist. */
 static char *part_name(const char *path) {
   const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
   char *given = folder_of(path), *folder = realpath(given, NULL), *part = NULL;
@@ -317,7 +317,7 @@ static char *part_name(const char *path) {
   return part;
 }
 
-/* Opens PATH.part and locks it, where the file system has locks. */
+/* Opens PATH.part and locks it, if the file system supports locks. */
 static bool open_part(FileWriter *w, unsigned mode) {
   struct stat st;
   w->temp = part_name(w->path);
@@ -325,7 +325,8 @@ static bool open_part(FileWriter *w, unsigned mode) {
     w->fd = open(w->temp, O_WRONLY | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, (mode_t)mode);
     if (w->fd < 0) return part_failed(w, strerror(errno));
     errno = 0;
-    if (fstat(w->fd, &st) == 0 && !S_ISREG(st.st_mode)) return part_failed(w, "something else has its temporary name");
+    if (fstat(w->fd, &st) == 0 && !S_ISREG(st.st_mode))
+      return part_failed(w, "its temporary name is not a regular file");
     if (flock(w->fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
       return part_failed(w, "another run is writing it");
     if (still_there(w)) return true;
@@ -334,12 +335,12 @@ static bool open_part(FileWriter *w, unsigned mode) {
   return part_failed(w, strerror(errno));
 }
 
-/* The lock belongs to the open file, which stays open until the file has its name. */
+/* Allocates the disk space.  The lock belongs to the open file, which stays open until the file has its name. */
 static bool allocate_part(FileWriter *w, uint64_t bytes) {
   int why = ftruncate(w->fd, 0) != 0 ? errno : 0;
   if (!why && bytes) why = posix_fallocate(w->fd, 0, (off_t)bytes);
   if (why == EINVAL || why == EOPNOTSUPP)
-    why = ftruncate(w->fd, (off_t)bytes) != 0 ? errno : 0; /* no such thing there */
+    why = ftruncate(w->fd, (off_t)bytes) != 0 ? errno : 0; /* this file system cannot allocate */
   if (why) return write_failed(w, strerror(why));
   w->lock = fcntl(w->fd, F_DUPFD_CLOEXEC, 0);
   return w->lock >= 0 || write_failed(w, strerror(errno));
@@ -350,7 +351,7 @@ FileWriter *file_writer_open_shared(Diags *d, const char *path, unsigned mode, u
   struct stat st;
   bool there = stat(w->path, &st) == 0;
   bool ok = there && S_ISDIR(st.st_mode)    ? write_failed(w, "it is a directory")
-            : there && !S_ISREG(st.st_mode) ? write_failed(w, "it is no file that several processes can write")
+            : there && !S_ISREG(st.st_mode) ? write_failed(w, "it is not a file that several processes can write")
                                             : open_part(w, mode) && allocate_part(w, bytes);
   if (ok) return w;
   writer_free(w);
@@ -408,8 +409,8 @@ bool file_writer_pad(FileWriter *w, char fill, size_t n) {
 
 uint64_t file_writer_offset(const FileWriter *w) { return w->offset; }
 
-/* Makes the rename itself durable.  Some file systems cannot sync a directory; nothing is lost then
- * but the promise across a power failure. */
+/* Makes the rename itself durable.  Some file systems cannot sync a directory; then only durability across a power
+ * failure is lost. */
 static void sync_directory_of(const char *path) {
   char *dir = folder_of(path);
   int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);

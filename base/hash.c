@@ -1,4 +1,4 @@
-/* base/hash.c - XXH64 as its specification describes it, at once or in pieces, little-endian hosts. */
+/* base/hash.c - XXH64 as its specification describes it, at once or in pieces, for little-endian hosts. */
 #include "base/hash.h"
 
 #include <string.h>
@@ -31,7 +31,7 @@ static void lanes_begin(uint64_t *lanes, uint64_t seed) {
   lanes[3] = seed - P1;
 }
 
-/* The stripes of 32 bytes in p[0..n): four lanes side by side. */
+/* Adds the stripes of 32 bytes in p[0..n) to four independent lanes. */
 static void lanes_add(uint64_t *lanes, const uint8_t *p, size_t n) {
   uint64_t a = lanes[0], b = lanes[1], c = lanes[2], d = lanes[3];
   for (; n >= 32; n -= 32, p += 32) {
@@ -46,7 +46,7 @@ static void lanes_add(uint64_t *lanes, const uint8_t *p, size_t n) {
   lanes[3] = d;
 }
 
-/* Merges the lanes of all whole stripes and takes in the rest, the last total % 32 bytes. */
+/* Merges the lanes of all whole stripes and adds the last total % 32 bytes. */
 static uint64_t finish(const uint64_t *lanes, uint64_t seed, uint64_t total, const uint8_t *rest) {
   uint64_t h = seed + P5;
   size_t n = total & 31;

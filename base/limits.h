@@ -1,13 +1,13 @@
-/* base/limits.h - bounds that explanations of diagnostics tell (base/diag.def): who obeys one and who tells it take the
- * same number.  Bounds that no explanation tells stand where they are obeyed. */
+/* base/limits.h - bounds that both the code and the explanations of diagnostics (base/diag.def) use.  Bounds that no
+ * explanation states are defined where they are checked. */
 #ifndef APC_BASE_LIMITS_H
 #define APC_BASE_LIMITS_H
 
-#define LIMIT_OPSET_FIRST 1    /* of the default ONNX operator set: read from this version */
-#define LIMIT_OPSET_LAST 28    /* to this one */
-#define LIMIT_OPSET_WRITTEN 17 /* what is exported has this one */
-#define LIMIT_EXPR_SIZE 2000   /* parts of a size's expression */
-#define LIMIT_EXPR_DEPTH 200   /* its parts inside each other */
+#define LIMIT_OPSET_FIRST 1    /* of the default ONNX operator set: the oldest version that is read */
+#define LIMIT_OPSET_LAST 28    /* and the newest */
+#define LIMIT_OPSET_WRITTEN 17 /* the version of exported models */
+#define LIMIT_EXPR_SIZE 2000   /* parts of the expression of a size */
+#define LIMIT_EXPR_DEPTH 200   /* nesting depth of its parts */
 #define LIMIT_CPU_RANKS 64     /* of a cpu target */
 #define LIMIT_SYMBOLS 256      /* symbolic dimensions of a program */
 

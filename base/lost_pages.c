@@ -1,7 +1,7 @@
 /* base/lost_pages.c - see lost_pages.h.
  *
- * The handler may run in any thread at any time, so mappings are kept in a list that only grows; places in it are used
- * again.
+ * The handler may run in any thread at any time, so mappings are kept in a list that only grows; free entries are
+ * reused.
  */
 #include "base/lost_pages.h"
 
@@ -13,7 +13,7 @@
 
 typedef struct Mapping {
   struct Mapping *next;
-  _Atomic uintptr_t data; /* FREE, CLAIMED, or where it begins */
+  _Atomic uintptr_t data; /* FREE, CLAIMED, or the address of the mapping */
   size_t bytes;
   char *path;
 } Mapping;
@@ -21,7 +21,7 @@ typedef struct Mapping {
 enum { FREE = 0, CLAIMED = 1 };
 
 static _Atomic(Mapping *) mappings;
-static void (*ended)(const char *path, void *context); /* NULL: not handled */
+static void (*ended)(const char *path, void *context); /* NULL if not handled */
 static void *ended_context;
 static struct sigaction before;
 
@@ -38,7 +38,7 @@ static void on_bus_error(int number, siginfo_t *info, void *context) {
   (void)context;
   const Mapping *m = info->si_code > 0 ? find((uintptr_t)info->si_addr) : NULL;
   if (m) ended(m->path ? m->path : "a mapped file", ended_context);
-  sigaction(SIGBUS, &before, NULL); /* the instruction is tried again, and fails as it did before */
+  sigaction(SIGBUS, &before, NULL); /* the instruction is retried, and fails as before */
   if (info->si_code <= 0) raise(SIGBUS);
 }
 

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
-/* The number in a file; UINT64_MAX when there is none ("max", or no such file). */
+/* The number in a file; UINT64_MAX if there is none ("max", or no such file). */
 static uint64_t number_in(const char *path) {
   FILE *f = fopen(path, "re");
   unsigned long long v = 0;

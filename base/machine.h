@@ -4,8 +4,8 @@
 
 #include <stdint.h>
 
-/* Bytes of memory this process may use: the machine's, or less where a control group (a container) limits it.
- * UINT64_MAX when nobody tells. */
+/* Bytes of memory this process may use: the machine's, or less if a control group (a container) limits it.
+ * UINT64_MAX if unknown. */
 uint64_t machine_memory(void);
 
 #endif

@@ -1,12 +1,12 @@
-/* base/nearest.c - see nearest.h.  Damerau's distance (each letter is in one exchange at most) by the usual table, of
- * which three rows are kept; case counts for nothing. */
+/* base/nearest.c - see nearest.h.  Damerau's distance (each letter is swapped at most once) by the usual table, of
+ * which three rows are kept; case is ignored. */
 #include "base/nearest.h"
 
 #include <ctype.h>
 #include <stdbool.h>
 #include <string.h>
 
-enum { LONGEST = 64 }; /* longer names have no nearest one */
+enum { LONGEST = 64 }; /* longer names have no suggestion */
 
 static size_t least(size_t a, size_t b) { return a < b ? a : b; }
 static bool same(char a, char b) { return tolower((unsigned char)a) == tolower((unsigned char)b); }

@@ -1,7 +1,7 @@
 /* base/npy.c - see npy.h.
  *
- * A file is "\x93NUMPY", two version bytes, the header's length (2 bytes in version 1, 4 after), the
- * header - a Python dict literal with exactly the keys descr, fortran_order, shape - and the data.
+ * A file is "\x93NUMPY", two version bytes, the header's length (2 bytes in version 1, else 4), the header (a Python
+ * dict literal with exactly the keys descr, fortran_order, shape) and the data.
  */
 #include "base/npy.h"
 
@@ -13,7 +13,7 @@
 #include "base/text.h"
 
 static const struct {
-  const char *name; /* numpy's; "<" and "|" as numpy writes them */
+  const char *name; /* numpy's name, with the "<" or "|" that numpy writes */
   DType dtype;
 } npy_types[] = {
     {"<f4", DT_f32}, {"<f8", DT_f64}, {"<f2", DT_f16}, {"|i1", DT_i8},  {"<i2", DT_i16}, {"<i4", DT_i32},
@@ -24,7 +24,7 @@ static const struct {
 typedef struct Reader {
   Diags *diags;
   const char *name;
-  const char *at, *end; /* what is left of the header */
+  const char *at, *end; /* the rest of the header */
   bool have_descr, have_order, have_shape;
   bool fortran;
   DType dtype;
@@ -34,7 +34,7 @@ typedef struct Reader {
 
 #define BAD(r, ...) diag_error((r)->diags, DIAG_npy, file_loc((r)->diags, (r)->name), __VA_ARGS__)
 
-/* Text of the file, safe to print: at most 40 bytes, quoted. */
+/* Quotes text of the file for printing; at most 40 bytes. */
 static const char *shown(Reader *r, const char *s, size_t n) {
   Text t = {.arena = r->diags->arena};
   text_quoted(&t, arena_strndup(r->diags->arena, s, n < 40 ? n : 40));
@@ -45,7 +45,7 @@ static void skip_space(Reader *r) {
   while (r->at < r->end && strchr(" \t\n\r", *r->at) && *r->at) r->at++;
 }
 
-/* Skips spaces, then takes `c` if it comes next. */
+/* Skips spaces, then takes `c` if it is next. */
 static bool take(Reader *r, char c) {
   skip_space(r);
   if (r->at == r->end || *r->at != c) return false;
@@ -87,7 +87,7 @@ static bool unknown_type(Reader *r, const char *s, size_t n) {
   if (kind == 'c') return BAD(r, "complex numbers (%s) are not supported", type);
   if (kind == 'V')
     return BAD(r,
-               "the array holds raw bytes (%s); bfloat16 and other types numpy has no name for need "
+               "the array holds raw bytes (%s); bfloat16 and other types unknown to numpy need "
                "safetensors",
                type);
   return BAD(r, "element type %s is not supported", type);
@@ -175,7 +175,7 @@ static bool parse_header(Reader *r) {
   return true;
 }
 
-/* Sets at and end to the header's text; *data to where it ends. */
+/* Sets `at` and `end` to the header's text, and *data to where the header ends. */
 static bool find_header(Reader *r, const uint8_t *bytes, size_t n, size_t *data) {
   if (n == 0) return BAD(r, "the file is empty");
   if (memcmp(bytes, "\x93NUMPY", n < 6 ? n : 6) != 0) return BAD(r, "this is not an npy file: the magic is missing");
@@ -204,7 +204,7 @@ static void copy_element(uint8_t *to, const uint8_t *from, size_t bytes) {
   }
 }
 
-/* Column-major `from` into row-major t: walks t in order, keeping the source offset of the indices. */
+/* Copies column-major `from` into row-major t: visits t in order and keeps the source offset of its indices. */
 static void transpose(const Tensor *t, const uint8_t *from) {
   size_t size = dtype_bytes(t->dtype), stride[TENSOR_MAX_RANK], offset = 0;
   int64_t index[TENSOR_MAX_RANK] = {0};
@@ -221,7 +221,7 @@ static void transpose(const Tensor *t, const uint8_t *from) {
   }
 }
 
-/* The data is all there: a view when its layout serves, a copy otherwise. */
+/* Makes the tensor from complete data: a view if its layout allows, else a copy. */
 static bool make_tensor(Reader *r, const uint8_t *data, size_t bytes, Tensor *out) {
   bool transposed = r->fortran && r->rank > 1;
   if (!transposed && (uintptr_t)data % dtype_bytes(r->dtype) == 0) {

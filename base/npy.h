@@ -1,10 +1,10 @@
 /* base/npy.h - NumPy .npy files.
  *
- * Format: numpy/lib/format.py (versions 1.0, 2.0, 3.0).  Read: little-endian numbers and bool, C or
- * Fortran order (transposed on reading).  Refused with a clear error: big-endian data, objects, strings,
- * complex and structured types, more than TENSOR_MAX_RANK dimensions, bytes behind the data.
- * Written: version 1.0, data aligned to 64 bytes.  bf16 has no numpy name and is refused on writing.
- * Every file is treated as hostile; nothing is allocated before its size was checked against the file's.
+ * Format: numpy/lib/format.py (versions 1.0, 2.0, 3.0).  Read: little-endian numbers and bool, in C or Fortran order
+ * (transposed on reading).  Refused: big-endian data, objects, strings, complex and structured types, more than
+ * TENSOR_MAX_RANK dimensions, bytes after the data.  Written: version 1.0, data aligned to 64 bytes.  bf16 has no
+ * numpy name and is refused on writing.  Every file is treated as hostile: sizes are checked against the file before
+ * anything is allocated.
  */
 #ifndef APC_BASE_NPY_H
 #define APC_BASE_NPY_H
@@ -12,27 +12,28 @@
 #include "base/diag.h"
 #include "base/tensor.h"
 
-/* Reads or maps a file (file_take); the tensor borrows its bytes where the layout allows. */
+/* Reads or maps a file (file_take); the tensor borrows its bytes if the layout allows. */
 bool npy_read(Diags *d, const char *path, Tensor *out);
 
-/* Reads bytes[0..n).  The tensor is a view of them where order and alignment allow, else an owned copy.
- * `name` is what diagnostics call it. */
+/* Reads bytes[0..n).  The tensor is a view of them if order and alignment allow, else an owned copy.  Diagnostics
+ * call the bytes `name`. */
 bool npy_read_memory(Diags *d, const char *name, const void *bytes, size_t n, Tensor *out);
 
-/* As much as a header of version 1 takes. */
+/* The longest header of version 1. */
 enum { NPY_HEADER_ROOM = 65535 + 12 };
 
-/* Type and shape, and how many bytes the whole file has, from its beginning, of which bytes[0..n) are there; false also
- * when the header goes on behind them.  *out has no data. */
+/* Reads type and shape from the first n bytes of a file; *whole is the size that the file must have.  False also if
+ * the header needs more than n bytes.  *out has no data. */
 bool npy_read_header(Diags *d, const char *name, const void *bytes, size_t n, Tensor *out, uint64_t *whole);
 
-/* The same of a file, which has as many bytes as its header asks for. */
+/* The same for a file; an error if its size is not what its header requires. */
 bool npy_read_file_header(Diags *d, const char *path, Tensor *out);
 
+/* Writes a file atomically. */
 bool npy_write(Diags *d, const char *path, const Tensor *t);
 
-/* The header for a tensor whose file part begins at `offset`, padded so that the data begins at a
- * multiple of 64; its length.  False for a type numpy has no name for. */
+/* Makes the header of a tensor whose file begins at `offset`, padded so that the data begins at a multiple of 64; *n
+ * is its length.  False if numpy has no name for the type. */
 #define NPY_HEADER_MAX 384
 bool npy_header(const Tensor *t, uint64_t offset, char header[NPY_HEADER_MAX], size_t *n);
 

@@ -14,7 +14,7 @@
 #define END64_BYTES 56u          /* 4.3.14 zip64 end of central directory */
 #define CENTRAL_BYTES 46u        /* 4.3.12 central header, less name, extra and comment */
 #define LOCAL_BYTES 30u          /* 4.3.7 local header, less name and extra */
-enum { FEED_BYTES = 256 << 10 }; /* that are unpacked at a time */
+enum { FEED_BYTES = 256 << 10 }; /* unpacked at a time */
 #define DIRECTORY_MOST (256u << 20)
 #define DEFLATE_RATIO 1032u /* deflate spends at least 2 bits on 258 bytes */
 
@@ -32,7 +32,8 @@ static const char *quoted(const Npz *z, const char *name) {
 
 static bool in_memory(const Npz *z) { return z->parts.fd < 0; }
 
-/* n bytes at a place inside the archive, in the arena unless they are in memory; NULL after a diagnostic. */
+/* Returns n bytes at an offset of the archive: in place if in memory, else a copy in the arena; NULL after a
+ * diagnostic. */
 static const uint8_t *bytes_at(const Npz *z, uint64_t at, size_t n) {
   if (in_memory(z)) return z->map.data + at;
   uint8_t *bytes = arena_alloc(z->diags->arena, n ? n : 1);
@@ -43,7 +44,7 @@ typedef struct Directory {
   uint64_t offset, size, count;
 } Directory;
 
-/* The end record is the last thing in the file, behind it only its own comment.  It is copied to `end`. */
+/* Finds the end record, which only its own comment may follow, and copies it to `end`. */
 static bool find_end(const Npz *z, uint64_t *at, uint8_t *end) {
   uint64_t n = z->size;
   if (n == 0) return BAD(z, "the file is empty");
@@ -105,7 +106,7 @@ static bool find_directory(const Npz *z, Directory *dir) {
   return true;
 }
 
-/* 4.5.3: the fields that are all ones in the header follow in this order in extra field 1. */
+/* 4.5.3: fields that are all ones in the header follow, in this order, in extra field 1. */
 static bool read_zip64(const Npz *z, const uint8_t *extra, size_t n, NpzMember *m) {
   uint64_t *const fields[] = {&m->size, &m->packed, &m->header};
   bool any = m->size == 0xffffffffu || m->packed == 0xffffffffu || m->header == 0xffffffffu;
@@ -129,7 +130,7 @@ static bool read_zip64(const Npz *z, const uint8_t *extra, size_t n, NpzMember *
   return !any || BAD(z, "member %s: its zip64 field is missing", quoted(z, m->name));
 }
 
-/* The name without ".npy". */
+/* Reads the name, without ".npy". */
 static bool read_name(const Npz *z, const uint8_t *p, size_t n, NpzMember *m) {
   const char *name = (const char *)p;
   m->name = arena_strndup(z->diags->arena, name, n);
@@ -151,8 +152,7 @@ static bool check_sizes(const Npz *z, const NpzMember *m, uint32_t flags, uint32
   return true;
 }
 
-/* The local header must say the same; it tells where the data begins.  The data ends before the
- * central directory. */
+/* The local header must agree; it determines where the data begins.  The data must end before the central directory. */
 static bool check_local(const Npz *z, NpzMember *m, uint32_t method, const uint8_t *name, size_t name_bytes,
                         uint64_t limit) {
   bool inside = m->header <= limit && limit - m->header >= LOCAL_BYTES;
@@ -162,7 +162,7 @@ static bool check_local(const Npz *z, NpzMember *m, uint32_t method, const uint8
   if (!p) return false;
   if (!inside || get32(p) != 0x04034b50u)
     return BAD(z, "member %s: no local header at %llu", quoted(z, m->name), (unsigned long long)m->header);
-  uint32_t local_name = get16(p + 26); /* read once: whoever may write to a mapped file may do so now */
+  uint32_t local_name = get16(p + 26); /* read once: another process may be writing to the mapped file */
   uint64_t skip = LOCAL_BYTES + (uint64_t)local_name + get16(p + 28);
   if (skip > limit - m->header || m->packed > limit - m->header - skip)
     return BAD(z, "member %s reaches beyond the members' part of the file", quoted(z, m->name));
@@ -172,7 +172,7 @@ static bool check_local(const Npz *z, NpzMember *m, uint32_t method, const uint8
   return true;
 }
 
-/* One central header of at most `left` bytes; returns its length, 0 on failure. */
+/* Reads one central header of at most `left` bytes; returns its length, 0 on failure. */
 static size_t read_member(Npz *z, const uint8_t *p, uint64_t left, uint64_t limit) {
   if (left < CENTRAL_BYTES || get32(p) != 0x02014b50u) return BAD(z, "the central directory is damaged");
   size_t name = get16(p + 28), extra = get16(p + 30), comment = get16(p + 32);
@@ -269,7 +269,7 @@ const NpzMember *npz_find(const Npz *z, const char *name) {
   return found ? *found : NULL;
 }
 
-/* Bytes of a member from its `done`th on: where they are, or as many as there is room for. */
+/* Returns the packed bytes of a member from offset `done` on: in place, or as many as fit `room`. */
 static const uint8_t *packed_bytes(const Npz *z, const NpzMember *m, uint64_t done, uint8_t *room, uInt *n) {
   const uint64_t most = in_memory(z) ? (uint64_t)1 << 30 : FEED_BYTES; /* zlib counts in 32 bits */
   *n = (uInt)(m->packed - done < most ? m->packed - done : most);
@@ -277,12 +277,12 @@ static const uint8_t *packed_bytes(const Npz *z, const NpzMember *m, uint64_t do
   return file_parts_read(z->diags, z->path, &z->parts, m->data + done, room, *n) ? room : NULL;
 }
 
-/* Raw deflate of exactly `size` bytes from exactly the member's; or, when `part`, of the first `size` of them.  NULL,
- * or what is wrong. */
+/* Inflates exactly `size` bytes from all bytes of the member, or if `part` only the first `size` of them.  Returns
+ * NULL, or what is wrong. */
 static const char *inflate_into(const Npz *z, const NpzMember *m, uint8_t *room, uint8_t *out, uint64_t size,
                                 bool part) {
   z_stream s = {0};
-  uint8_t none; /* zlib wants an output pointer also when nothing is to come out */
+  uint8_t none; /* zlib needs an output pointer even if no output is expected */
   uint64_t done = 0, out_left = size;
   int status = inflateInit2(&s, -MAX_WBITS);
   if (status != Z_OK) return "no memory";
@@ -295,7 +295,7 @@ static const char *inflate_into(const Npz *z, const NpzMember *m, uint8_t *room,
     s.next_in = (z_const Bytef *)(uintptr_t)in;
     s.avail_in = feed;
     s.avail_out = free_bytes;
-    if (!in) why = ""; /* reported */
+    if (!in) why = ""; /* already reported */
     else status = inflate(&s, Z_NO_FLUSH);
     done += feed - s.avail_in;
     out_left -= free_bytes - s.avail_out;
@@ -320,7 +320,7 @@ static const char *member_name(const Npz *z, const NpzMember *m) {
   return arena_printf(z->diags->arena, "%s: member %s", z->path, quoted(z, m->name));
 }
 
-/* The n bytes of the .npy, or when `part` the first n, in a block of their own, aligned as their writer meant it. */
+/* Unpacks all n bytes of the .npy, or if `part` the first n, into a block of their own, aligned for its header. */
 static uint8_t *unpack(const Npz *z, const NpzMember *m, uint64_t n, bool part) {
   void *block = NULL;
   if (posix_memalign(&block, 64, n ? (size_t)n : 1) != 0) {
@@ -361,7 +361,7 @@ bool npz_read(Npz *z, const NpzMember *m, Tensor *out) {
   if (crc32_z(0, npy, (z_size_t)m->size) != m->crc)
     ok = BAD(z, "member %s: its checksum does not match", quoted(z, m->name));
   ok = ok && npy_read_memory(z->diags, member_name(z, m), npy, (size_t)m->size, out);
-  if (ok && block && !out->release) { /* a view of the block: hand the block over */
+  if (ok && block && !out->release) { /* a view of the block: the tensor takes the block over */
     out->release = release_heap;
     out->owner = block;
     out->owner_bytes = (size_t)m->size;

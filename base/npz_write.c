@@ -65,7 +65,7 @@ static const char *quoted(const NpzWriter *w, const char *name) {
   return text_str(&t);
 }
 
-/* What local and central header share, from "version needed" to the name's length (4.3.7, 4.3.12). */
+/* Writes the fields that local and central header share, from "version needed" to the name's length (4.3.7, 4.3.12). */
 static void put_common(Record *r, const Member *m, bool zip64) {
   bool ascii = true;
   for (const char *c = m->name; *c; c++) ascii &= (unsigned char)*c < 0x80;

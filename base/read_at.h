@@ -1,4 +1,4 @@
-/* base/read_at.h - a range of an open file, whole or not at all. */
+/* base/read_at.h - reads a range of an open file, whole or not at all. */
 #ifndef APC_BASE_READ_AT_H
 #define APC_BASE_READ_AT_H
 
@@ -8,7 +8,7 @@
 #include <stdint.h>
 #include <unistd.h>
 
-/* n bytes from a place of the file; false with errno, ENODATA at its end. */
+/* Reads n bytes at an offset; false with errno, ENODATA at the end of the file. */
 static inline bool read_at(int fd, uint64_t offset, void *to, uint64_t n) {
   for (uint64_t done = 0; done < n;) {
     ssize_t k = pread(fd, (char *)to + done, n - done < SSIZE_MAX ? n - done : SSIZE_MAX, (off_t)(offset + done));

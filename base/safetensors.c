@@ -55,7 +55,7 @@ static bool read_shape(Safetensors *s, const json_t *shape, SafetensorsEntry *e)
   return true;
 }
 
-/* `data` is where the data begins in the file, `size` how much of it there is. */
+/* `data` is the offset of the data in the file, `size` its length in bytes. */
 static bool read_range(Safetensors *s, const json_t *range, uint64_t data, uint64_t size, SafetensorsEntry *e) {
   const json_t *first = json_array_get(range, 0), *last = json_array_get(range, 1);
   if (!json_is_array(range) || json_array_size(range) != 2 || !json_is_integer(first) || !json_is_integer(last))
@@ -100,14 +100,14 @@ static int by_name(const void *a, const void *b) {
   return strcmp(((const SafetensorsEntry *)a)->name, ((const SafetensorsEntry *)b)->name);
 }
 
-/* Empty tensors share their place with the next one and must come before it. */
+/* Empty tensors share their offset with the next one and must come before it. */
 static int by_place(const void *a, const void *b) {
   const SafetensorsEntry *x = a, *y = b;
   if (x->offset != y->offset) return x->offset < y->offset ? -1 : 1;
   return (x->bytes > y->bytes) - (x->bytes < y->bytes);
 }
 
-/* The ranges, sorted, must follow each other from the first byte of data to the last. */
+/* The sorted ranges must cover the data without gaps or overlap. */
 static bool check_cover(Safetensors *s, uint64_t data) {
   if (s->n) qsort(s->items, s->n, sizeof *s->items, by_place);
   uint64_t at = data;
@@ -123,7 +123,7 @@ static bool check_cover(Safetensors *s, uint64_t data) {
   return BAD(s, "the last %llu bytes belong to no tensor", (unsigned long long)(s->map.size - at));
 }
 
-/* Where the last tensor ends in the file, as far as the header can be believed. */
+/* Where the last tensor ends in the file, as far as the header can be trusted. */
 static uint64_t end_of_tensors(json_t *root, uint64_t data) {
   const char *key;
   json_t *value;
@@ -196,8 +196,8 @@ Safetensors *safetensors_open_memory(Diags *d, const char *name, const void *byt
   return open_map(d, name, (FileMap){.data = bytes, .size = n}, false);
 }
 
-/* Of a file of `size` bytes that begins with these 8: how many there are up to the end of the header, as far as that
- * can be believed; read_header says what is wrong. */
+/* The bytes up to the end of the header, given the first 8 bytes and the file's size, as far as they can be trusted;
+ * read_header reports faults. */
 static size_t header_bytes(const uint8_t *first, uint64_t size) {
   uint64_t length = 0;
   if (size < 8) return (size_t)size;
@@ -293,7 +293,7 @@ static bool bad_name(Diags *d, const char *path, const char *name, const char *w
 
 static int by_text(const void *a, const void *b) { return strcmp(*(const char *const *)a, *(const char *const *)b); }
 
-/* n names, each of UTF-8 and once; they are sorted. */
+/* Sorts n names and checks that each is unique UTF-8. */
 static bool check_names(Diags *d, const char *path, const char **names, size_t n) {
   for (size_t i = 0; i < n; i++)
     if (!text_is_utf8(names[i], strlen(names[i]))) return bad_name(d, path, names[i], "is not UTF-8");
@@ -307,7 +307,7 @@ static bool check_header(Diags *d, const char *path, const NamedTensor *const *t
                          const SafetensorsMeta *meta, size_t n_meta) {
   const char **names = ARENA_ARRAY(d->arena, const char *, n + 1), **keys = ARENA_ARRAY(d->arena, const char *, n_meta);
   for (size_t i = 0; i < n; i++) names[i] = tensors[i]->name;
-  names[n] = "__metadata__"; /* no tensor may use it */
+  names[n] = "__metadata__"; /* reserved */
   for (size_t i = 0; i < n_meta; i++) {
     keys[i] = meta[i].key;
     if (!text_is_utf8(meta[i].value, strlen(meta[i].value)))
@@ -337,13 +337,13 @@ static const char *header_text(Arena *a, const NamedTensor *const *tensors, size
   return text_str(&t);
 }
 
-/* 8 bytes for the length, the text, spaces up to where data begins. */
+/* Lays out the header: 8 bytes of length, the text, and spaces up to the data. */
 static bool lay_out_header(Diags *d, const char *path, const char *json, const NamedTensor *const *tensors, size_t n,
                            SafetensorsHeader *out) {
   size_t used = strlen(json), padding = (ALIGNMENT - (8 + used) % ALIGNMENT) % ALIGNMENT;
   uint64_t length = used + padding;
   if (length > HEADER_LIMIT)
-    return diag_error(d, DIAG_tensor_format, file_loc(d, path), "the header needs %llu bytes; 100 MB are allowed",
+    return diag_error(d, DIAG_tensor_format, file_loc(d, path), "the header needs %llu bytes; the format allows 100 MB",
                       (unsigned long long)length);
   *out = (SafetensorsHeader){.bytes = malloc(8 + (size_t)length), .n = 8 + (size_t)length, .file_bytes = 8 + length};
   if (!out->bytes) die_out_of_memory("writing the header of a safetensors file");

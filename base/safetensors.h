@@ -1,11 +1,11 @@
 /* base/safetensors.h - safetensors files.
  *
- * Format: huggingface/safetensors README, "Format": 8 bytes little-endian header length, a JSON object
- * {name: {dtype, shape, data_offsets}, "__metadata__": {string: string}}, padded with spaces, then the
- * data, which the tensors cover without overlap and without holes.  All of that is checked, as is that
- * every range has the size its shape asks for.  fp8 types are refused (apc has no such element type).
- * Written: data begins at a multiple of 4096; tensors ordered by element size, largest first, then by
- * name, so that each is aligned and the bytes depend only on the tensors.
+ * Format: huggingface/safetensors README, "Format": 8 bytes little-endian header length, a JSON object {name:
+ * {dtype, shape, data_offsets}, "__metadata__": {string: string}}, padded with spaces, then the data, which the
+ * tensors cover without overlap or gaps.  All of that is checked, and that every range has the size its shape
+ * requires.  fp8 types are refused (apc has no such element type).  Written: data begins at a multiple of 4096;
+ * tensors are ordered by element size, largest first, then by name, so that each is aligned and the bytes depend
+ * only on the tensors.
  */
 #ifndef APC_BASE_SAFETENSORS_H
 #define APC_BASE_SAFETENSORS_H
@@ -44,23 +44,23 @@ Safetensors *safetensors_open(Diags *d, const char *path);
 Safetensors *safetensors_open_memory(Diags *d, const char *name, const void *bytes, size_t n);
 void safetensors_close(Safetensors *s);
 
-/* The tensor of that name, or NULL.  The metadata value of that key, or NULL. */
+/* Finds the tensor of that name, and the metadata value of that key; NULL if none. */
 const SafetensorsEntry *safetensors_find(const Safetensors *s, const char *name);
 const char *safetensors_meta(const Safetensors *s, const char *key);
 
-/* The tensor: a view of the mapping, or a copy when the file does not align it.  Free it before
+/* Returns the tensor: a view of the mapping, or a copy if the file does not align it.  Free it before
  * safetensors_close. */
 bool safetensors_read(Safetensors *s, const SafetensorsEntry *entry, Tensor *out);
 
 /* For files whose tensors are read and written elsewhere: the header alone.
  *
- * open_header reads no more of the file, whose first 8 bytes were combined with `mark` by XOR (0: as they are); what it
- * gives tells where tensors lie, and safetensors_read may not be called.  `hash` (may be NULL): of the header's bytes,
- * whatever the mark. */
+ * open_header reads only the header.  The file's first 8 bytes were combined with `mark` by XOR (0: unchanged).  The
+ * result says where tensors lie; safetensors_read may not be called on it.  `hash` (may be NULL) receives the hash
+ * of the header's bytes, as they are without the mark. */
 Safetensors *safetensors_open_header(Diags *d, const char *path, uint64_t mark, uint64_t *hash);
 
-/* The beginning of a file with such tensors, whose data is not looked at, and the bytes of the whole file.
- * free(bytes).  Names and metadata keys must be unique UTF-8; false after a diagnostic. */
+/* Makes the beginning of a file with these tensors, whose data is not read, and the size of the whole file.  The
+ * caller frees `bytes`.  Names and metadata keys must be unique UTF-8; false after a diagnostic. */
 typedef struct SafetensorsHeader {
   char *bytes;
   size_t n;

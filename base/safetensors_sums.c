@@ -24,14 +24,14 @@ const char *safetensors_sums_room(Arena *a, size_t n) {
   return text;
 }
 
-/* A quote inside a name or a value has a backslash before it, so this is no part of one. */
+/* A quote inside a name or a value is escaped with a backslash, so this text occurs only as a key. */
 size_t safetensors_sums_place(const char *bytes, size_t n) {
   static const char key[] = "\"" SAFETENSORS_SUMS "\":\"";
   const char *at = memmem(bytes, n, key, sizeof key - 1);
   return at ? (size_t)(at - bytes) + sizeof key - 1 : 0;
 }
 
-/* Of the header with zeros for its checksums. */
+/* The hash of the header with zeros for its checksums. */
 static uint64_t sum_of_header(const char *header, size_t n, size_t tensors) {
   const size_t at = safetensors_sums_place(header, n), end = at + safetensors_sums_length(tensors);
   Hash64 h;
@@ -68,11 +68,11 @@ static bool sum_of_tensor(int fd, const SafetensorsEntry *t, char *piece, uint64
 
 static const char *failure(void) { return errno == ENODATA ? "it is cut short" : strerror(errno); }
 
-/* The bytes in front of the data, from malloc; NULL with errno. */
+/* Reads the bytes before the data; allocated with malloc, NULL with errno on failure. */
 static char *read_header(int fd, size_t *n) {
   uint64_t length;
   if (!read_at(fd, 0, &length, sizeof length)) return NULL;
-  *n = sizeof length + (size_t)length; /* safetensors_open_header has read as many */
+  *n = sizeof length + (size_t)length; /* safetensors_open_header read that many already */
   char *bytes = malloc(*n + 1);
   if (bytes && read_at(fd, 0, bytes, *n)) return bytes;
   free(bytes);

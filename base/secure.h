@@ -1,4 +1,4 @@
-/* base/secure.h - is this process more than its user may be: a set-uid or set-gid program, or one with file
+/* base/secure.h - does this process have more rights than its user: a set-uid or set-gid program, or one with file
  * capabilities?  Then the user's environment and files must not decide what it loads and runs. */
 #ifndef APC_BASE_SECURE_H
 #define APC_BASE_SECURE_H

@@ -1,4 +1,4 @@
-/* base/show.c - what of text.h is linked by itself as well (runtime/mpi): characters, and text_show. */
+/* base/show.c - the part of text.h that runtime/mpi links by itself as well: characters, and text_show. */
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
@@ -26,7 +26,7 @@ uint32_t text_code_point(const unsigned char *p, size_t length) {
   return c;
 }
 
-/* C0, DEL, C1; separators of lines, and what changes the direction of text. */
+/* C0, DEL, C1; line separators, and characters that change the direction of text. */
 static bool is_control(uint32_t c) {
   return c < 32 || (c >= 0x7f && c <= 0x9f) || (c >= 0x2028 && c <= 0x202e) || (c >= 0x2066 && c <= 0x2069);
 }
@@ -45,7 +45,7 @@ size_t text_show(const char *s, char *out, size_t size) {
   while (left) {
     bool plain;
     size_t part = text_character((const unsigned char *)s, left, &plain);
-    if (!part) part = 1; /* a character that is cut off at the end of the text */
+    if (!part) part = 1; /* a character that the end of the text cuts off */
     for (size_t i = 0; i < (plain ? 1 : part); i++) {
       char escape[5];
       if (s[i] == '\n' || s[i] == '\t') snprintf(escape, sizeof escape, "\\%c", s[i] == '\n' ? 'n' : 't');

@@ -14,10 +14,10 @@
 void standard_hold(void) {
   for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
     if (fcntl(fd, F_GETFD) < 0)
-      open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY); /* takes the lowest free number: fd */
+      open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY); /* takes the lowest free descriptor: fd */
 }
 
-static bool lost; /* by standard_write */
+static bool lost; /* output was lost, reported by standard_write */
 static int why;   /* errno of the last write that failed */
 
 static bool write_all(const char *bytes, size_t n) {
@@ -34,7 +34,7 @@ static bool write_all(const char *bytes, size_t n) {
   return true;
 }
 
-/* What is printed may be handed over in the middle of a character. */
+/* Pieces of output may end in the middle of a character. */
 static struct {
   unsigned char begun[4];
   size_t n;
@@ -51,7 +51,7 @@ static bool write_escaped(const unsigned char *p, size_t n) {
   return write_all(text, (size_t)used);
 }
 
-/* Writes all but a character that has only begun; returns how many bytes it has taken, or -1. */
+/* Writes all but an incomplete last character; returns how many bytes it took, or -1. */
 static ssize_t write_parts(const unsigned char *p, size_t n) {
   size_t from = 0, at = 0;
   for (size_t part; at < n; at += part) {
@@ -84,13 +84,13 @@ static ssize_t write_shown(void *cookie, const char *bytes, size_t n) {
 
 void standard_show(void) {
   FILE *f = fopencookie(NULL, "w", (cookie_io_functions_t){.write = write_shown});
-  if (!f) return; /* no memory: whatever is next will say so */
+  if (!f) return; /* no memory: whatever comes next reports it */
   setvbuf(f, NULL, isatty(STDOUT_FILENO) ? _IOLBF : _IOFBF, BUFSIZ);
   fflush(stdout);
   stdout = f;
 }
 
-/* Whatever has only begun has ended. */
+/* Writes out an incomplete character too. */
 static bool flush_all(void) {
   bool ok = fflush(stdout) == 0;
   ok = ok && (!shown.n || write_escaped(shown.begun, shown.n));

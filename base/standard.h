@@ -5,24 +5,24 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Call it before anything is opened: a standard stream that the caller closed would otherwise get the number of the
- * next file or shared memory, and what is printed would end there.  Reading and writing such a stream fail, as if it
+/* Call it before anything is opened.  If the caller closed a standard stream, the next file or shared memory would
+ * get its number, and output would end there.  Opens a placeholder on which reads and writes fail, as if the stream
  * were still closed. */
 void standard_hold(void);
 
-/* From here on what is printed on stdout is text for people: what is not plain in it (text.h) other than line ends and
- * tabs, which can only come from names and files, is written as \xHH. */
+/* From here on output on stdout is text for people: characters that are not plain (text.h), other than line ends and
+ * tabs, are written as \xHH.  They can only come from names and files. */
 void standard_show(void);
-/* Begins (or ends) a part of it that is JSON, which has escapes of its own. */
+/* Begins or ends a part that is JSON, which has its own escapes. */
 void standard_json(bool on);
-/* Writes bytes behind what was printed, as they are. */
+/* Writes bytes unchanged, after the output so far. */
 void standard_write(const void *bytes, size_t n);
 
-/* Whether all that was printed on standard output got there so far. */
+/* True if all output so far was written. */
 bool standard_output_written(void);
 
-/* After standard_output_written failed: true where the reader of standard output is gone (SIGPIPE has to be ignored).
- * Then what is printed from here on goes nowhere, and counts as written.  False: it failed for another reason. */
+/* After standard_output_written failed: true if the reader of stdout is gone (SIGPIPE must be ignored).  Then
+ * further output is dropped and counts as written.  False if it failed for another reason. */
 bool standard_unread(void);
 
 #endif

@@ -9,7 +9,7 @@ static int by_value(const void *x, const void *y) {
   return (a > b) - (a < b);
 }
 
-/* The nearest rank. */
+/* The percentile by the nearest-rank method. */
 static double percentile(const double *v, size_t n, size_t percent) { return v[(n * percent + 99) / 100 - 1]; }
 
 Statistics statistics_of(double *v, size_t n) {

@@ -1,10 +1,10 @@
 /* base/temporary.c - see temporary.h.
  *
- * A process cannot clean up after SIGKILL, so a child does it: the keeper, which waits at a socket until the other end
- * is gone, that is, until this process has closed it or has ended.  It is there before the folder, which it makes
- * itself, so that there is no moment at which the folder has nobody.  A process group of its own keeps signals to its
- * parent's group away from it, and it ignores those of the terminal; the compilers are in that group, so that what they
- * have started ends as well.
+ * A process cannot clean up after SIGKILL, so a child does it: the keeper.  It waits at a socket until the other end
+ * is closed, which happens at the latest when this process ends.  The keeper makes the folder itself, so the folder
+ * never exists without a keeper.  Its own process group protects it from signals to its parent's group, and it
+ * ignores those of the terminal.  The compilers are in the keeper's group, so that the processes they start end as
+ * well.
  */
 #define _GNU_SOURCE
 #include "base/temporary.h"
@@ -25,7 +25,7 @@ enum { TRIES = 100, NAP_MS = 100, HIGHEST_FD = 4096, DEEPEST = 16 };
 
 /* ---- the keeper */
 
-/* It holds no file of its parent, above all no pipe that somebody reads to its end. */
+/* Closes all files of its parent, above all pipes that another process reads to the end. */
 static void close_others(int kept) {
 #ifdef SYS_close_range
   if ((kept == 0 || syscall(SYS_close_range, 0u, (unsigned)kept - 1, 0u) == 0) &&
@@ -36,7 +36,7 @@ static void close_others(int kept) {
     if (fd != kept) close(fd);
 }
 
-/* Removes what is in an open folder, which is closed; links are not followed. */
+/* Removes the contents of an open folder, and closes it; links are not followed. */
 static void empty_folder(int fd, int depth) {
   DIR *dir = fdopendir(fd);
   if (!dir) close(fd);
@@ -57,8 +57,8 @@ static bool remove_folder(const char *path) {
 
 static bool send_all(int fd, const void *bytes, size_t n) { return send(fd, bytes, n, MSG_NOSIGNAL) == (ssize_t)n; }
 
-/* Compilers that are told to end may still be writing their last file.  What has not ended then is killed, and this
- * process with it. */
+/* Compilers that received SIGTERM may still be writing their last file.  The rest are then killed, and this process
+ * with them. */
 static _Noreturn void keep(char *path, int life) {
   static const int ignored[] = {SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGTTIN, SIGTTOU, SIGUSR1, SIGUSR2};
   char byte;
@@ -99,7 +99,7 @@ static void release(TemporaryFolder *f) {
   errno = number;
 }
 
-/* `path` ends in XXXXXX and becomes the folder's. */
+/* Starts the keeper.  `path` ends in XXXXXX and becomes the folder's. */
 static bool start_keeper(char *path, TemporaryFolder *f) {
   int ends[2], number = 0;
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) return false;
@@ -127,7 +127,7 @@ bool temporary_open(Diags *d, Arena *arena, TemporaryFolder *out) {
   *out = (TemporaryFolder){0};
   if (!start_keeper(path, out)) {
     *out = (TemporaryFolder){0};
-    return diag_error(d, DIAG_file_write, (Loc){.file = path}, "no temporary folder: %s", strerror(errno));
+    return diag_error(d, DIAG_file_write, (Loc){.file = path}, "cannot create a temporary folder: %s", strerror(errno));
   }
   out->path = path;
   return true;

@@ -1,5 +1,5 @@
-/* base/temporary.h - a temporary folder that does not outlive this process, however it ends, nor do the processes that
- * work in it. */
+/* base/temporary.h - a temporary folder that does not outlive this process, however it ends; nor do the processes
+ * that work in it. */
 #ifndef APC_BASE_TEMPORARY_H
 #define APC_BASE_TEMPORARY_H
 
@@ -8,19 +8,19 @@
 #include "base/diag.h"
 
 typedef struct TemporaryFolder {
-  const char *path; /* NULL: not open */
+  const char *path; /* NULL if not open */
   int life;         /* a socket that is closed when this process ends */
-  pid_t keeper;     /* the process that then removes the folder; the leader of a process group */
+  pid_t keeper;     /* the process that then removes the folder; it leads a process group */
 } TemporaryFolder;
 
-/* A new folder of our own in $TMPDIR or /tmp; false after a diagnostic. */
+/* Makes a new private folder in $TMPDIR or /tmp; false after a diagnostic. */
 bool temporary_open(Diags *d, Arena *arena, TemporaryFolder *out);
 
-/* For a child, before it executes a program that works in the folder: makes it one of the processes that end with the
- * folder, SIGTERM first; false with errno.  The terminal's signals are then not for it. */
+/* Called in a child before it executes a program that works in the folder: the child then ends with the folder,
+ * SIGTERM first.  Signals of the terminal no longer reach it.  False with errno. */
 bool temporary_join(pid_t keeper);
 
-/* Removes it with all that is in it.  What is not open is allowed. */
+/* Removes the folder with its contents; does nothing if it is not open. */
 void temporary_close(TemporaryFolder *f);
 
 #endif

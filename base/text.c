@@ -26,7 +26,7 @@ void text_addn(Text *t, const char *bytes, size_t n) {
 
 void text_add(Text *t, const char *s) { text_addn(t, s, strlen(s)); }
 
-/* In what room there is; again where that was too little. */
+/* Prints into the free capacity, and again after growing if that was too small. */
 void text_printf(Text *t, const char *format, ...) {
   va_list args, again;
   reserve(t, 32);
@@ -66,7 +66,7 @@ void text_double(Text *t, double v) {
   static _Thread_local struct {
     double v;
     char text[32];
-  } known[KNOWN]; /* what was printed lately: the same few numbers come again and again */
+  } known[KNOWN]; /* recently printed numbers: the same few repeat */
   uint64_t bits;
   memcpy(&bits, &v, sizeof bits);
   size_t at = (size_t)(bits * 0x9e3779b97f4a7c15u >> 58);
@@ -80,7 +80,7 @@ void text_double(Text *t, double v) {
   text_add(t, buf);
 }
 
-/* How many characters of ASCII at the beginning stand for themselves. */
+/* How many ASCII characters at the beginning need no escape. */
 static size_t plain_ascii(const char *s) {
   size_t n = 0;
   while (s[n] >= ' ' && s[n] < 0x7f && s[n] != '"' && s[n] != '\\') n++;

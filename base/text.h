@@ -14,44 +14,44 @@ typedef struct Text {
   size_t n, cap;
 } Text;
 
+/* Append a string, n bytes, and formatted text. */
 void text_add(Text *t, const char *s);
 void text_addn(Text *t, const char *bytes, size_t n);
 void text_printf(Text *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* A number in decimal, as %lld; there are many. */
+/* Appends a number in decimal, as %lld but faster. */
 void text_int(Text *t, int64_t v);
 
-/* Prints a finite double with the fewest digits that read back as the same double
- * ("1", "0.1", "1e-05"); infinities and NaN as inf, -inf, nan. */
+/* Appends a finite double with the fewest digits that read back as the same double ("1", "0.1", "1e-05"); infinities
+ * and NaN as inf, -inf, nan. */
 void text_double(Text *t, double v);
 
-/* "..." with \" \\ \n \t and \xHH escapes: nothing else in it is a control character or no UTF-8. */
+/* Appends "..." with \" \\ \n \t and \xHH escapes for control characters and bytes that are not UTF-8. */
 void text_quoted(Text *t, const char *s);
 
-/* Length of the well-formed UTF-8 sequence at p, which has n bytes, n > 0; 0 when there is none.  What it stands
- * for. */
+/* The length of the well-formed UTF-8 sequence at p, which has n > 0 bytes; 0 if there is none.  text_code_point
+ * returns the character that it encodes. */
 size_t text_sequence(const unsigned char *p, size_t n);
 uint32_t text_code_point(const unsigned char *p, size_t length);
 
-/* The length of the first character at p, or of a byte that begins none; 0 when more bytes are needed to tell.  *plain:
- * it is a character that a terminal may see: no control character, no separator of lines, nothing that changes the
- * direction of text. */
+/* The length of the first character at p, or of a byte that begins none; 0 if more bytes are needed to decide.
+ * *plain: a terminal may show it: no control character, no line separator, nothing that changes the direction of
+ * text. */
 size_t text_character(const unsigned char *p, size_t n, bool *plain);
 
-/* A text of the user's, of a file or of a name, as a terminal may see it: the bytes of what is not plain as \n, \t or
- * \xHH.  Writes at most `size` bytes with the final NUL, never half an escape; returns the length that it would have in
- * full. */
+/* Writes text of a user, a file or a name for a terminal: bytes that are not plain become \n, \t or \xHH.  Writes at
+ * most `size` bytes with the final NUL, never half an escape; returns the full length. */
 size_t text_show(const char *s, char *out, size_t size);
-/* The same in the arena; s itself when there is nothing to replace. */
+/* The same in the arena; returns s itself if nothing is replaced. */
 const char *text_shown(Arena *a, const char *s);
 
 /* The text so far; "" when empty. */
 const char *text_str(const Text *t);
 
-/* Are these bytes well-formed UTF-8 (RFC 3629: no overlong forms, surrogates or values over 10FFFF)? */
+/* True if the bytes are well-formed UTF-8 (RFC 3629: no overlong forms, surrogates or values over 10FFFF). */
 bool text_is_utf8(const char *bytes, size_t n);
 
-/* The text with U+FFFD in place of each byte that is not part of well-formed UTF-8. */
+/* Returns the text with U+FFFD for each byte that is not part of well-formed UTF-8. */
 const char *text_utf8(Arena *a, const char *s);
 
 #endif

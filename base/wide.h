@@ -1,6 +1,8 @@
-/* base/wide.h - functions compiled again for wider vectors, where a compiler can choose when the program starts.
+/* base/wide.h - functions compiled a second time for wider vectors, if the compiler supports a choice at program
+ * start.
  *
- * Sums have the same order in both, so the same bits.  What chooses runs before a sanitizer is ready.
+ * Sums keep their order in both versions, so results have the same bits.  Not used with sanitizers,
+ * since the choice runs before a sanitizer is ready.
  */
 #ifndef APC_BASE_WIDE_H
 #define APC_BASE_WIDE_H

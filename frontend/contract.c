@@ -6,10 +6,10 @@
 
 #include "base/die.h"
 
-enum { LETTERS = 128, GUESS = 64 }; /* GUESS: of a symbolic size nothing is known of */
+enum { LETTERS = 128, GUESS = 64 }; /* GUESS: for a symbolic size without a bound */
 
 typedef struct Plan {
-  double *cost;   /* by set of operands: multiplications to make its product; INFINITY: not possible */
+  double *cost;   /* by set of operands: multiplications to compute its product; INFINITY if impossible */
   unsigned *left; /* the part of the set that is multiplied by the rest */
 } Plan;
 
@@ -53,8 +53,8 @@ static bool needed_outside(const Contraction *c, unsigned set, char letter) {
   return false;
 }
 
-/* The letters the product of a set has, in the order in which operands name them; how many, at most `most` of them
- * written. */
+/* Writes the letters of the product of a set, in the order in which operands name them, at most `most`; returns how
+ * many there are. */
 static int letters_of(const Contraction *c, unsigned set, int most, char *out) {
   int count = 0;
   bool single = (set & (set - 1)) == 0, seen[LETTERS] = {false};
@@ -82,13 +82,13 @@ static double multiplications(const Contraction *c, unsigned left, unsigned righ
   return product;
 }
 
-/* Among equal costs: operands one by one, from left to right. */
+/* Orders splits of equal cost: operands one by one, from left to right. */
 static bool goes_before(unsigned left, unsigned other) {
   int n = __builtin_popcount(left), m = __builtin_popcount(other);
   return n != m ? n > m : left < other;
 }
 
-/* The best split of a set; its left part has the first operand. */
+/* Finds the cheapest split of a set; its left part contains the first operand. */
 static void plan_set(Contraction *c, unsigned set) {
   unsigned first = set & -set, others = set ^ first;
   char letters[MAX_RANK + 1];
@@ -114,7 +114,7 @@ static void find_order(Contraction *c) {
 
 /* ---- building */
 
-/* Drops extents of 1 whose letter has another extent in the other operand. */
+/* Drops extents of 1 whose letter has a larger extent in the other operand. */
 static ContractTerm without_stretched(Builder *b, ContractTerm x, const ContractTerm *other) {
   const Type *t = type_of(b->f, x.value), *to = type_of(b->f, other->value);
   const Expr *dims[MAX_RANK];
@@ -137,14 +137,14 @@ static ContractTerm product_of(Contraction *c, unsigned set) {
   if (!x.value || !y.value) return result;
   ContractTerm left = without_stretched(c->b, x, &y), right = without_stretched(c->b, y, &x);
   letters_of(c, set, MAX_RANK, result.letters);
-  if (set + 1 == 1u << c->n) strcpy(result.letters, c->out); /* the last dot writes the wanted order */
+  if (set + 1 == 1u << c->n) strcpy(result.letters, c->out); /* the last dot writes the requested order */
   if (!left.value || !right.value) return (ContractTerm){0};
   result.value = build_dot(c->b, left.value, right.value,
                            arena_printf(c->b->m->arena, "%s,%s->%s", left.letters, right.letters, result.letters));
   return result;
 }
 
-/* One operand: letters that the result lacks are summed, the others reordered. */
+/* For one operand: sums over letters that the result lacks, and reorders the others. */
 static Val one_term(Builder *b, const ContractTerm *term, const char *out) {
   int axes[MAX_RANK], naxes = 0, perm[MAX_RANK], kept = 0;
   for (int i = 0; term->letters[i]; i++) {
@@ -165,7 +165,7 @@ Val contract_terms(Builder *b, int n, const ContractTerm *terms, const char *out
   find_order(&c);
   unsigned all = (1u << n) - 1;
   if (isinf(c.plan.cost[all])) {
-    *why = "every order makes an intermediate result of too many dimensions";
+    *why = "in every order an intermediate result has too many dimensions";
     return 0;
   }
   return product_of(&c, all).value;

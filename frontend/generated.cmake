@@ -1,6 +1,6 @@
-# Sources of the frontend that are generated; they do not take our warning flags.
+# Generated sources of the frontend; they are compiled without our warning flags.
 
-# --- ONNX: protobuf-c code from the installed onnx.proto and from our overlay of younger fields ---
+# --- ONNX: protobuf-c code from the installed onnx.proto and from our overlay of newer fields ---
 find_path(ONNX_PROTO_DIR onnx.proto PATH_SUFFIXES onnx)
 if(NOT ONNX_PROTO_DIR)
   message(FATAL_ERROR "onnx.proto not found: install libonnx-dev, or set ONNX_PROTO_DIR to the folder that holds it")

@@ -22,7 +22,7 @@ static int64_t sat_mul(int64_t a, int64_t b) {
 }
 
 static Bounds add_bounds(Bounds x, Bounds y) {
-  /* The two ends are separate: an open end of one stays open. */
+  /* The two ends are independent: an infinite end stays infinite. */
   Bounds r = {INT64_MIN, INT64_MAX};
   if (x.low != INT64_MIN && y.low != INT64_MIN) r.low = sat_add(x.low, y.low);
   if (x.high != INT64_MAX && y.high != INT64_MAX) r.high = sat_add(x.high, y.high);
@@ -79,8 +79,9 @@ static Bounds terms_bounds(Module *m, const Expr *e) {
   return r;
 }
 
-/* What is rounded down: x of x div c, or (x div a) + s of (x + a*s) div c, where c is a multiple of a and x div a is
- * another term of the sum; the divisor becomes c / a.  NULL unless the coefficient is a multiple of that. */
+/* Returns x if the term is x div c, or (x div a) + s if it is (x + a*s) div c, where c is a multiple of a and x div
+ * a is another term of the sum; the divisor becomes c / a.  NULL unless the coefficient is a multiple of the
+ * divisor. */
 static const Expr *dividend(Module *m, const Expr *sum, Floor *f) {
   Floor other;
   int64_t shift;
@@ -98,8 +99,8 @@ static const Expr *dividend(Module *m, const Expr *sum, Floor *f) {
   return NULL;
 }
 
-/* A remainder is a sum, x - c * (x div c), of terms that may be anything: c * (x div c) = x - r with r in [0, c -
- * 1]. */
+/* Bounds of a sum.  A remainder is a sum x - c * (x div c) whose terms may be unbounded: replaces c * (x div c) by x
+ * - r with r in [0, c - 1]. */
 static Bounds sum_bounds(Module *m, const Expr *e) {
   Bounds best = terms_bounds(m, e), rest = {0, 0};
   const Expr *left = e;
@@ -109,7 +110,7 @@ static Bounds sum_bounds(Module *m, const Expr *e) {
     int64_t times = x ? f.coefficient / f.divisor : 0;
     const Expr *without = x ? ex_add(m, ex_sub(m, left, e->args[i]), ex_muli(m, x, times)) : NULL;
     if (m->expr_fault) {
-      m->expr_fault = NULL; /* only tried */
+      m->expr_fault = NULL; /* a failed attempt is no error */
       break;
     }
     if (!without) continue;

@@ -4,7 +4,7 @@
 #include "frontend/known.h"
 #include "ir/index_bound.h"
 
-/* A bound on an i64 scalar that its operations show; NULL without one. */
+/* Derives an upper bound of an i64 scalar from the operations that compute it; NULL if there is none. */
 static const Expr *bound_of(Module *m, const Func *f, Val v, int depth) {
   const Op *op = op_of(f, v);
   const Expr *e = uniform_integer(m, f, v), *x, *y;
@@ -51,7 +51,7 @@ Val frontend_loop_collect(LoopBuild *l, const Type *type) {
   l->at += n;
   size_t carry = f->ops.n;
   Val v = add_carry(l, initial);
-  if (v) func_move_ops(f, carry, l->at + l->carries.n); /* behind the loop and the carries before it */
+  if (v) func_move_ops(f, carry, l->at + l->carries.n); /* after the loop and its earlier carries */
   return v;
 }
 

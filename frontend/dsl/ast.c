@@ -1,4 +1,4 @@
-/* frontend/dsl/ast.c - making nodes of the syntax tree. */
+/* frontend/dsl/ast.c - constructors of syntax tree nodes. */
 #include "frontend/dsl/ast.h"
 
 #include <stdarg.h>
@@ -48,7 +48,7 @@ NodeList dsl_list_add(NodeList l, DslNode *n) {
 }
 
 void dsl_syntax_error(DslParse *p, DslPlace at, const char *format, ...) {
-  enum { SHOWN = 20 }; /* what follows is seldom about the model any more */
+  enum { SHOWN = 20 }; /* later errors are seldom about the model */
   va_list args;
   if (p->errors++ >= SHOWN) return;
   va_start(args, format);

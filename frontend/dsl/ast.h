@@ -1,7 +1,7 @@
 /* frontend/dsl/ast.h - the syntax tree of the model language, and its parser.
  *
- * Nodes live in the parser's arena.  Lists are linked through `next`.  The tree is only read after parsing,
- * but for `reported`, which keeps a loop from repeating one error.
+ * Nodes live in the parser's arena.  Lists are linked through `next`.  After parsing the tree is read-only except
+ * for `reported`, which keeps a loop from repeating an error.
  */
 #ifndef APC_FRONTEND_DSL_AST_H
 #define APC_FRONTEND_DSL_AST_H
@@ -23,7 +23,7 @@ typedef enum NodeKind {
   N_BINARY,   /* op, a, b */
   N_CALL,     /* s: function, a: N_ARGUMENT list, b: scope name or NULL */
   N_ARGUMENT, /* s: keyword or NULL, a */
-  N_INDEX,    /* a: what is indexed, b: list of expressions, N_SLICE, N_ELLIPSIS */
+  N_INDEX,    /* a: the value, b: list of expressions, N_SLICE, N_ELLIPSIS */
   N_SLICE,    /* a: start or NULL, b: end or NULL, c: step or NULL */
   N_ELLIPSIS,
   N_FIELD, /* a, s: name */
@@ -50,7 +50,7 @@ typedef enum NodeKind {
   N_PARAMETER, /* s, a: default (of a function) or type (of an entry), or NULL */
 } NodeKind;
 
-/* What a weight statement begins with. */
+/* The keyword of a weight statement. */
 typedef enum WeightKind { WEIGHT_TRAINED, WEIGHT_BUFFER, WEIGHT_OF_EXPERTS } WeightKind;
 
 typedef enum NodeOp {
@@ -76,7 +76,7 @@ typedef struct DslNode {
   NodeKind kind;
   NodeOp op;
   int line, col;
-  bool reported; /* an error was reported here: do not repeat it */
+  bool reported; /* an error was reported here and is not repeated */
   int64_t i;
   double f;
   const char *s;
@@ -88,14 +88,14 @@ typedef struct NodeList {
   DslNode *first, *last;
 } NodeList;
 
-/* One parse of one file: what the scanner and the parser share. */
+/* The state of parsing one file, shared by scanner and parser. */
 typedef struct DslParse {
   Arena *arena;
   Diags *diags;
   const char *file;
   DslNode *items;  /* the result */
-  int depth;       /* open parentheses and brackets: newlines inside do not end statements */
-  int last;        /* the last token, to decide whether a newline ends a statement */
+  int depth;       /* open parentheses and brackets: a newline inside does not end a statement */
+  int last;        /* the last token, which decides whether a newline ends a statement */
   bool recovering; /* after a syntax error, until the next newline */
   int errors;
 } DslParse;
@@ -104,6 +104,8 @@ typedef struct DslPlace {
   int first_line, first_column, last_line, last_column;
 } DslPlace;
 
+/* Make a node: without children, with a name, with children, and the nodes of operators.  Lists begin with one node and
+ * grow at the end. */
 DslNode *dsl_node_new(DslParse *p, NodeKind kind, DslPlace at);
 DslNode *dsl_node_named(DslParse *p, NodeKind kind, DslPlace at, const char *name, DslNode *a);
 DslNode *dsl_node_children(DslParse *p, NodeKind kind, DslPlace at, DslNode *a, DslNode *b);
@@ -112,9 +114,10 @@ DslNode *dsl_node_unary(DslParse *p, NodeOp op, DslPlace at, DslNode *a);
 NodeList dsl_list_of(DslNode *n);
 NodeList dsl_list_add(NodeList l, DslNode *n);
 
+/* Reports a syntax error at `at`; further ones are dropped after the twentieth. */
 void dsl_syntax_error(DslParse *p, DslPlace at, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
-/* Parses text; false after diagnostics (p->items then holds what could be read). */
+/* Parses text; false after diagnostics (then p->items holds the parts that could be parsed). */
 bool dsl_parse(DslParse *p, const char *text);
 
 #endif

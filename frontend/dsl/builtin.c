@@ -1,4 +1,4 @@
-/* frontend/dsl/builtin.c - the table of built-in functions, their arguments, and those on numbers. */
+/* frontend/dsl/builtin.c - the table of built-in functions, binding of their arguments, and functions of numbers. */
 #include "frontend/dsl/builtin.h"
 
 #include <float.h>
@@ -17,7 +17,7 @@ static const Builtin builtins[] = {
 };
 enum { NBUILTINS = sizeof builtins / sizeof builtins[0] };
 
-/* Functions of one tensor, from the table of operations; floats fold when the argument is a number. */
+/* Functions of one tensor, from the table of operations; folded for floats if the argument is a number. */
 typedef struct UnaryRow {
   const char *name;
   OpKind kind;
@@ -73,7 +73,7 @@ DslValue dsl_builtin_constant(DslEval *ev, const char *name) {
   return value_none();
 }
 
-/* ---- binding: "x, axis?, **" */
+/* ---- binding of parameters such as "x, axis?, **" */
 
 typedef struct Parameters {
   int n;
@@ -183,7 +183,7 @@ DslValue dsl_builtin(DslEval *ev, DslNode *call) {
     DslValue name = dsl_expression(ev, call->b);
     if (name.kind == V_ERROR) return name;
     if (name.kind != V_STRING || !*name.u.s)
-      return dsl_fail(ev, call->b, DIAG_dsl_type, "a name must be a string that is not empty");
+      return dsl_fail(ev, call->b, DIAG_dsl_type, "a name must be a non-empty string");
     ev->frame->ops = dsl_scope_join(ev, ev->frame->weights, name.u.s);
     ev->frame->hint = NULL;
   }

@@ -1,4 +1,4 @@
-/* frontend/dsl/builtin.h - the arguments of a built-in function, checked; private to frontend/dsl*.c. */
+/* frontend/dsl/builtin.h - the checked arguments of a built-in function; private to frontend/dsl*.c. */
 #ifndef APC_FRONTEND_DSL_BUILTIN_H
 #define APC_FRONTEND_DSL_BUILTIN_H
 
@@ -11,20 +11,20 @@ typedef struct Args {
   DslNode *call;
   int n;
   const char *names[MAX_ARGUMENTS];
-  DslValue v[MAX_ARGUMENTS]; /* V_NONE when left out */
+  DslValue v[MAX_ARGUMENTS]; /* V_NONE if omitted */
   DslNode *at[MAX_ARGUMENTS];
-  int nextra; /* keywords taken by "**" */
+  int nextra; /* keywords matched by "**" */
   DslNode *extra[MAX_EXTRA];
   DslValue extra_values[MAX_EXTRA];
 } Args;
 
 typedef DslValue BuiltinFunction(Args *a);
 
-/* Reports that argument i is not what is wanted; false. */
+/* Reports that argument i is not `wanted`; returns false. */
 bool dsl_arg_fail(Args *a, int i, const char *wanted);
 static inline bool arg_given(const Args *a, int i) { return a->v[i].kind != V_NONE; }
 
-/* Every one is false after reporting. */
+/* Check and convert argument i; false after reporting.  `otherwise` is the default of an omitted argument. */
 bool dsl_arg_tensor(Args *a, int i, Val *out);
 bool dsl_arg_floats(Args *a, int i, Val *out); /* a tensor of a float type */
 bool dsl_arg_size(Args *a, int i, const Expr **out);
@@ -32,8 +32,8 @@ bool dsl_arg_int(Args *a, int i, int64_t otherwise, int64_t *out);
 bool dsl_arg_flag(Args *a, int i, bool otherwise, bool *out);
 bool dsl_arg_number(Args *a, int i, double otherwise, double *out);
 bool dsl_arg_string(Args *a, int i, const char **out);
-bool dsl_arg_axis(Args *a, int i, int rank, int otherwise, int *out);    /* negative counts from the end */
-bool dsl_arg_axes(Args *a, int i, int rank, int *n, int axes[MAX_RANK]); /* ascending; all when left out */
+bool dsl_arg_axis(Args *a, int i, int rank, int otherwise, int *out);    /* a negative axis counts from the end */
+bool dsl_arg_axes(Args *a, int i, int rank, int *n, int axes[MAX_RANK]); /* ascending; all axes if omitted */
 bool dsl_arg_sizes(Args *a, int i, int *n, const Expr *sizes[MAX_RANK]); /* a list of integers */
 bool dsl_arg_type(Args *a, int i, const Type **out);
 

@@ -1,5 +1,5 @@
-/* frontend/dsl/contract.c - built-in contractions: matmul, einsum, tensordot, all by the `dot` operation, and products
- * of rows with the matrix of their group. */
+/* frontend/dsl/contract.c - built-in contractions: matmul, einsum and tensordot, all with the `dot` operation, and
+ * products of rows with the matrix of their group. */
 #include <ctype.h>
 #include <string.h>
 
@@ -18,7 +18,7 @@ static bool same_dtype(Args *a, Val x, Val y) {
 
 /* ---- matmul */
 
-/* Drops the batch dimensions of size 1 that the other operand stretches: dot leaves such a letter out. */
+/* Drops batch dimensions of size 1 that are broadcast against the other operand: dot omits such a letter. */
 static Val drop_stretched(Builder *b, Val x, const Type *other) {
   const Type *t = type_of(b->f, x);
   const Expr *dims[MAX_RANK];
@@ -31,7 +31,8 @@ static Val drop_stretched(Builder *b, Val x, const Type *other) {
   return build_reshape(b, x, rank, dims);
 }
 
-/* Letters of an operand: batch dimensions are named from the right, so that they meet; then `last`. */
+/* Letters of an operand: batch dimensions are named from the right, so that those of both operands match; then
+ * `last`. */
 static int batch_letters(const Type *t, const Type *other, int kept, char *out) {
   int n = 0;
   for (int d = 0; d < t->rank - kept; d++) {
@@ -134,7 +135,7 @@ static bool spec_fail(Args *a, const char *what) {
   return false;
 }
 
-/* Adds a letter to one part of the spec. */
+/* Appends a letter to one part of the spec. */
 static bool add_letter(Args *a, char *part, char letter) {
   size_t n = strlen(part);
   if (n == MAX_RANK) return spec_fail(a, "too many letters");
@@ -210,7 +211,7 @@ DslValue dsl_fn_einsum(Args *a) {
   return built(a, v);
 }
 
-/* ---- rows by group: x[.., k] with index[..] of matrices w[groups, k, n] */
+/* ---- products by group: x[.., k] with w[index[..]] of matrices w[groups, k, n] */
 
 static bool grouped_misfit(Args *a, Val x, Val other) {
   const char *left = dsl_type_text(a->ev, arg_type_of(a, x));
@@ -219,7 +220,7 @@ static bool grouped_misfit(Args *a, Val x, Val other) {
   return false;
 }
 
-/* Rows and their indices; the index as i64. */
+/* The rows and their indices, the latter as i64. */
 static bool grouped_rows(Args *a, Val in[2]) {
   if (!dsl_arg_floats(a, 0, &in[0]) || !dsl_arg_tensor(a, 1, &in[1])) return false;
   const Type *x = arg_type_of(a, in[0]), *index = arg_type_of(a, in[1]);
@@ -232,7 +233,7 @@ static bool grouped_rows(Args *a, Val in[2]) {
   return true;
 }
 
-/* Argument i: matrices [groups, rows, columns] of the rows' type; NULL stands for any size. */
+/* Argument i: matrices [groups, rows, columns] of the rows' type; NULL matches any size. */
 static bool grouped_matrices(Args *a, int i, Val x, const Expr *groups, const Expr *rows, const Expr *columns,
                              Val *out) {
   if (!dsl_arg_floats(a, i, out) || !same_dtype(a, x, *out)) return false;

@@ -1,6 +1,6 @@
 /* frontend/dsl/dsl.y - the grammar of the model language (docs/dsl.md).
  *
- * Errors are recovered at the end of a statement, so one run reports several.
+ * Parsing continues after an error at the end of the statement, so one run reports several.
  */
 %define api.pure full
 %define api.prefix {dsl_yy}
@@ -31,7 +31,8 @@ static void dsl_yyerror(DslPlace *at, void *scanner, DslParse *p, const char *me
   dsl_syntax_error(p, *at, "%s", message);
 }
 
-static DslNode *named_pair(DslParse *p, NodeKind kind, DslPlace at, const char *name, DslNode *a, DslNode *b, DslNode *c) {
+static DslNode *named_pair(DslParse *p, NodeKind kind, DslPlace at, const char *name, DslNode *a, DslNode *b,
+                           DslNode *c) {
   DslNode *n = dsl_node_named(p, kind, at, name, a);
   n->b = b;
   n->c = c;
@@ -42,9 +43,11 @@ static DslNode *named_pair(DslParse *p, NodeKind kind, DslPlace at, const char *
 %initial-action { @$ = (DslPlace){1, 1, 1, 1}; }
 
 %token T_NEWLINE "end of line" T_IMPORT "'import'" T_PARAM "'param'" T_DIM "'dim'" T_FN "'fn'" T_ENTRY "'entry'"
-%token T_WHEN "'when'" T_WEIGHT "'weight'" T_EXPERT_WEIGHT "'expert weight'" T_BUFFER "'buffer'" T_STATE "'state'" T_FOR "'for'" T_LOOP "'loop'" T_CARRYING "'carrying'" T_WHILE "'while'" T_IN "'in'" T_AS "'as'"
+%token T_WHEN "'when'" T_WEIGHT "'weight'" T_EXPERT_WEIGHT "'expert weight'" T_BUFFER "'buffer'" T_STATE "'state'"
+       T_FOR "'for'" T_LOOP "'loop'" T_CARRYING "'carrying'" T_WHILE "'while'" T_IN "'in'" T_AS "'as'"
 %token T_IF "'if'" T_ELSE "'else'" T_SCOPE "'scope'" T_RETURN "'return'" T_OUTPUT "'output'" T_CHECK "'check'"
-%token T_AND "'and'" T_OR "'or'" T_NOT "'not'" T_RANGE "'..'" T_ELLIPSIS "'...'" T_FLOORDIV "'//'" T_EQ "'=='" T_NE "'!='"
+%token T_AND "'and'" T_OR "'or'" T_NOT "'not'" T_RANGE "'..'" T_ELLIPSIS "'...'" T_FLOORDIV "'//'" T_EQ "'=='"
+       T_NE "'!='"
 %token T_LE "'<='" T_GE "'>='" T_ARROW "'<-'"
 %token <s> T_NAME "a name" T_STRING "a string"
 %token <i> T_INT "a number"
@@ -59,9 +62,11 @@ static DslNode *named_pair(DslParse *p, NodeKind kind, DslPlace at, const char *
 %precedence UNARY
 
 %type <node> item statement simple_statement compound_statement dim expression postfix primary string argument index
-%type <node> optional_expression optional_scope optional_name optional_maximum optional_start optional_when optional_while
+%type <node> optional_expression optional_scope optional_name optional_maximum optional_start optional_when
+             optional_while
 %type <node> if_statement parameter block name
-%type <list> items statements dims expressions arguments argument_list indices index_list parameters parameter_list names
+%type <list> items statements dims expressions arguments argument_list indices index_list parameters
+             parameter_list names
 
 %%
 file: items { p->items = $1.first; }
@@ -229,15 +234,19 @@ optional_expression: %empty { $$ = NULL; } | expression
 #define YYLTYPE DSL_YYLTYPE
 #include "dsl.lex.h"
 
-/* Tokens that have one name together: where the first is expected, so are all that are listed and expected. */
+/* Groups of tokens with a common name: if the first token of a group is expected, the name stands for all its tokens
+ * that are expected. */
 static const struct {
   const char *tokens[24], *name;
 } groups[] = {
     {{"'import'", "'param'", "'dim'", "'fn'", "'entry'", "'check'", "a name"}, "a declaration"},
-    {{"'return'", "'weight'", "'expert weight'", "'buffer'", "'state'", "'for'", "'loop'", "'if'", "'scope'", "'output'", "'check'", "a name", "a string",
-      "a number", "a decimal number", "'('", "'['", "end of line"}, "a statement"},
-    {{"a decimal number", "a number", "a string", "a name", "'('", "'['", "'-'", "'+'", "'not'", "'if'", "'for'"}, "an expression"},
-    {{"'*'", "'+'", "'-'", "'/'", "'%'", "'//'", "'=='", "'!='", "'<'", "'<='", "'>'", "'>='", "'and'", "'or'", "'if'", "'for'", "'.'", "'('", "'['"},
+    {{"'return'", "'weight'", "'expert weight'", "'buffer'", "'state'", "'for'", "'loop'", "'if'", "'scope'",
+      "'output'", "'check'", "a name", "a string", "a number", "a decimal number", "'('", "'['", "end of line"},
+     "a statement"},
+    {{"a decimal number", "a number", "a string", "a name", "'('", "'['", "'-'", "'+'", "'not'", "'if'", "'for'"},
+     "an expression"},
+    {{"'*'", "'+'", "'-'", "'/'", "'%'", "'//'", "'=='", "'!='", "'<'", "'<='", "'>'", "'>='", "'and'", "'or'", "'if'",
+      "'for'", "'.'", "'('", "'['"},
      "an operator"},
 };
 
@@ -247,7 +256,7 @@ static int find_name(const char *const *names, int n, const char *name) {
   return -1;
 }
 
-/* Puts the name of a group in the place of its first token, and drops the others. */
+/* Replaces the first token of a group by the group's name, and drops the others. */
 static void group_names(const char **names, int n) {
   for (size_t g = 0; g < sizeof groups / sizeof *groups; g++) {
     if (find_name(names, n, groups[g].tokens[0]) < 0) continue;
@@ -270,9 +279,10 @@ static int yyreport_syntax_error(const yypcontext_t *context, void *scanner, Dsl
   Text t = {.arena = p->arena};
   text_printf(&t, "unexpected %s", yysymbol_name(yypcontext_token(context)));
   for (int i = 0; i < n; i++)
-    if (names[i]) text_printf(&t, "%s%s", shown == 0 ? ", expected " : shown + 1 == left ? " or " : ", ", names[i]), shown++;
+    if (names[i])
+      text_printf(&t, "%s%s", shown == 0 ? ", expected " : shown + 1 == left ? " or " : ", ", names[i]), shown++;
   dsl_syntax_error(p, *yypcontext_location(context), "%s", text_str(&t));
-  /* Recovery looks for the end of the statement: let the scanner show it, whatever was open. */
+  /* Recovery skips to the end of the statement: let the scanner return newlines, even inside parentheses. */
   p->depth = 0;
   p->recovering = yypcontext_token(context) != YYSYMBOL_T_NEWLINE;
   return 0;

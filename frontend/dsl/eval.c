@@ -4,7 +4,7 @@
 #include <stdarg.h>
 #include <string.h>
 
-enum { MAX_DEPTH = 1200 }; /* nested expressions and calls: keeps our own stack small */
+enum { MAX_DEPTH = 1200 }; /* nested expressions and calls: limits the depth of the C stack */
 
 /* ---- errors */
 
@@ -102,7 +102,7 @@ DslValue dsl_built(DslEval *ev, DslNode *n, Val v) {
   }
   if (ev->m->expr_fault) return size_fault(ev, n);
   if (v) return (DslValue){.kind = V_TENSOR, .u.t = v};
-  if (!n->reported) note_calls(ev); /* the builder has said what is wrong */
+  if (!n->reported) note_calls(ev); /* the builder has reported the error */
   n->reported = true;
   return value_error();
 }
@@ -120,7 +120,7 @@ void dsl_label(DslEval *ev, DslValue v, size_t mark, const char *name, bool fixe
   ev->labels.items[i].fixed = fixed;
 }
 
-/* Results without a name of their own are numbered. */
+/* Names the further results; those without their own name are numbered. */
 static void label_further(DslEval *ev, Builder *names, Op *op, const OpLabel *label) {
   const char **list = ARENA_ARRAY(ev->m->arena, const char *, op->nout - 1);
   for (int k = 1; k < op->nout; k++) {
@@ -191,7 +191,7 @@ static DslValue eval_name(DslEval *ev, DslNode *n) {
   return value_error();
 }
 
-/* ---- strings: {name} stands for the value of a variable */
+/* ---- strings: {name} is replaced by the value of a variable */
 
 static bool interpolate(DslEval *ev, DslNode *n, Text *t, const char *name, size_t length) {
   DslNode *place = ARENA_NEW(ev->arena, DslNode);
@@ -242,7 +242,7 @@ static DslValue eval_list(DslEval *ev, DslNode *n) {
   return ok ? value_list(count, items) : value_error();
 }
 
-/* `and` and `or` of compile-time conditions leave out the right side when the left decides. */
+/* `and` and `or` of compile-time conditions skip the right side if the left one decides. */
 static DslValue eval_two(DslEval *ev, DslNode *n) {
   DslValue a = dsl_expression(ev, n->a);
   int64_t i;
@@ -344,7 +344,7 @@ static void unknown_keyword(DslEval *ev, DslNode *argument, const DslNode *funct
   dsl_nearest_help(ev, &near);
 }
 
-/* Evaluates the arguments in the caller's frame into `callee`. */
+/* Evaluates the arguments in the caller's frame and binds them in `callee`. */
 static bool bind_given(DslEval *ev, DslNode *call, const DslNode *function, DslFrame *callee) {
   const DslNode *next = function->a;
   bool ok = true, keywords = false;
@@ -369,7 +369,7 @@ static bool bind_given(DslEval *ev, DslNode *call, const DslNode *function, DslF
   return ok;
 }
 
-/* Defaults are evaluated in the callee's frame, so they may use earlier parameters. */
+/* Evaluates defaults in the callee's frame, so that they may use earlier parameters. */
 static bool bind_defaults(DslEval *ev, DslNode *call, const DslNode *function, DslFrame *callee) {
   for (const DslNode *p = function->a; p; p = p->next) {
     if (dsl_variable_find(&callee->variables, p->s)) continue;
@@ -391,7 +391,7 @@ const char *dsl_scope_name(DslEval *ev, DslNode *n) {
   DslValue v = dsl_expression(ev, n);
   if (v.kind == V_ERROR) return NULL;
   if (v.kind == V_STRING && *v.u.s) return v.u.s;
-  dsl_fail(ev, n, DIAG_dsl_type, "a name must be a string that is not empty, not %s", dsl_value_describe(ev, v));
+  dsl_fail(ev, n, DIAG_dsl_type, "a name must be a non-empty string, not %s", dsl_value_describe(ev, v));
   return NULL;
 }
 
@@ -414,6 +414,6 @@ DslValue dsl_call(DslEval *ev, DslNode *call, DslUnit *unit, const DslNode *func
   ev->frame = &callee;
   dsl_statements(ev, function->b);
   ev->frame = caller;
-  if (callee.result.kind == V_NONE && ev->diags->errors) return value_error(); /* its return may have been missed */
+  if (callee.result.kind == V_NONE && ev->diags->errors) return value_error(); /* its return was perhaps skipped */
   return callee.result;
 }

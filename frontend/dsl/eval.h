@@ -1,8 +1,8 @@
 /* frontend/dsl/eval.h - running a model at compile time; private to frontend/dsl*.c.
  *
- * The evaluator walks the tree of one entry.  Numbers and shapes are computed, tensor operations go to the
+ * The evaluator walks the tree of one entry.  It computes numbers and shapes, and passes tensor operations to the
  * Builder.  Three names follow the program: the scope of weights ("layers.3.attn"), the scope of operations (the
- * same, plus the variable a helper's result is bound to) and the hint (the variable being assigned).
+ * same, plus the variable that a helper's result is bound to) and the hint (the variable being assigned).
  */
 #ifndef APC_FRONTEND_DSL_EVAL_H
 #define APC_FRONTEND_DSL_EVAL_H
@@ -14,7 +14,7 @@
 typedef struct Variable {
   const char *name;
   DslValue value;
-  const char *state; /* the state symbol it reads, or in training the buffer; NULL */
+  const char *state; /* the state, or in training the buffer, that it was read from; NULL if none */
 } Variable;
 
 typedef struct Variables {
@@ -35,7 +35,7 @@ typedef struct DslUnit {
   struct DslUnit *next;
 } DslUnit;
 
-/* The body of a `loop` being built: variables from before it are its own to assign only if it carries them. */
+/* The body of a `loop` being built: it may assign a variable from before the loop only if the loop carries it. */
 typedef struct LoopScope {
   const struct LoopScope *outer;
   size_t nvariables;
@@ -51,23 +51,23 @@ typedef struct DslFrame {
   Variables variables;
   const char *weights; /* scope of weights and states, "" at the top */
   const char *ops;     /* scope of operations */
-  const char *hint;    /* variable being assigned, or NULL */
-  bool named;          /* called with `as`: the returned operation has the scope's name */
+  const char *hint;    /* variable being assigned; NULL if none */
+  bool named;          /* called with `as`: the returned operation gets the scope's name */
   bool is_entry, returned;
   DslValue result;
-  const LoopScope *loop; /* the innermost of this function, or NULL */
+  const LoopScope *loop; /* the innermost loop of this function; NULL if none */
 } DslFrame;
 
-/* What an operation will be called, and the place in the user's file it comes from. */
+/* The name that an operation will get, and its place in the user's file. */
 typedef struct OpLabel {
-  const char *name, *further[MAX_RESULTS - 1]; /* of the operation and its first result, of the others (NULL: none) */
+  const char *name, *further[MAX_RESULTS - 1]; /* of the first result, and of the others (NULL if none) */
   Loc loc;
   bool fixed;
 } OpLabel;
 
 /* Where the current entry declares a weight or state; parallel to Module.params or Module.states. */
 typedef struct Declared {
-  const DslNode *node; /* NULL: not in this entry */
+  const DslNode *node; /* NULL if not in this entry */
   const char *file;
   bool written;
 } Declared;
@@ -90,37 +90,38 @@ typedef struct DslEval {
   } labels; /* one per operation of the current function */
   DeclaredList weights, states;
   int depth;
-  int loops; /* bodies of `loop` being built, callers' included */
+  int loops; /* bodies of `loop` being built, including those of callers */
   int64_t steps, max_steps;
-  bool training, asked; /* the value of `training` in this entry; an entry has looked at it */
-  int64_t drawn;        /* random tensors of this entry that were given no seed */
-  bool stopped;         /* a limit was hit */
+  bool training, asked; /* the value of `training` in this entry; true if an entry has read it */
+  int64_t drawn;        /* random tensors of this entry without a seed */
+  bool stopped;         /* a limit was reached */
 } DslEval;
 
 /* ---- errors (eval.c) */
 
+/* The location of a node in its file. */
 Loc dsl_loc(const DslEval *ev, const DslNode *n);
 
-/* Reports at a node, once, with notes on the calls that led there.  Returns the error value. */
+/* Reports an error at a node, once, with notes on the calls that led there.  Returns the error value. */
 DslValue dsl_fail(DslEval *ev, DslNode *n, DiagCode code, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 
-/* "an integer", "a tensor f32[batch,4]": for messages. */
+/* Describe a value, a type and a size for messages: "an integer", "a tensor f32[batch,4]". */
 const char *dsl_value_describe(DslEval *ev, DslValue v);
 const char *dsl_type_text(DslEval *ev, const Type *t);
 const char *dsl_expr_text(DslEval *ev, const Expr *e);
 
-void dsl_nearest_help(DslEval *ev, const Nearest *n); /* "did you mean ...?" */
+void dsl_nearest_help(DslEval *ev, const Nearest *n); /* reports "did you mean ...?" if there is a near name */
 
-/* ---- building operations (eval.c): every group of build_* calls stands between these two. */
+/* ---- building operations (eval.c): every group of build_* calls is enclosed by dsl_begin and dsl_built. */
 void dsl_begin(DslEval *ev, const DslNode *n);
 DslValue dsl_built(DslEval *ev, DslNode *n, Val v); /* 0 becomes the error value */
 
-/* Names the operation behind `v` when it was made at or after operation index `mark`. */
+/* Names the operation that computes `v`, if its index is at least `mark`.  A `fixed` name is not changed later. */
 void dsl_label(DslEval *ev, DslValue v, size_t mark, const char *name, bool fixed);
 const char *dsl_scope_join(DslEval *ev, const char *scope, const char *name);
 
-/* Gives every operation of the finished function its label; names become unique. */
+/* Gives every operation of the finished function its label, and makes names unique. */
 void dsl_apply_labels(DslEval *ev);
 
 /* ---- evaluation */
@@ -130,27 +131,27 @@ void dsl_loop(DslEval *ev, DslNode *n);                 /* loop.c */
 bool dsl_condition(DslEval *ev, DslNode *n, bool *out); /* a compile-time condition */
 void dsl_variable_set(DslEval *ev, Variables *vs, const char *name, DslValue value, const char *state);
 Variable *dsl_variable_find(const Variables *vs, const char *name);
-/* Binds arguments, runs the function. */
+/* Binds the arguments and runs the function. */
 DslValue dsl_call(DslEval *ev, DslNode *call, DslUnit *unit, const DslNode *function);
 const DslNode *dsl_unit_function(const DslUnit *u, const char *name);
 
-/* A name given by `as` or `scope`; NULL after reporting. */
+/* Evaluates a name given by `as` or `scope`; NULL after reporting. */
 const char *dsl_scope_name(DslEval *ev, DslNode *n);
-/* The user's line an operation comes from: libraries stand for the line that calls them. */
+/* The line of the user's file that an operation comes from: for libraries, the line that calls them. */
 Loc dsl_user_loc(const DslEval *ev, const DslNode *n);
-/* Counts a step of evaluation; false when a limit is hit, after reporting it. */
+/* Counts a step of evaluation; false after reporting that a limit was reached. */
 bool dsl_step(DslEval *ev, DslNode *n);
-/* Making long text takes steps as well; the next one notices. */
+/* Counts steps for building a text of n bytes; the next dsl_step checks the limit. */
 static inline void dsl_spend_text(DslEval *ev, size_t n) { ev->steps += (int64_t)(n / 16); }
 
 /* ---- operators (operators.c) */
 DslValue dsl_unary(DslEval *ev, DslNode *n, NodeOp op, DslValue a);
 DslValue dsl_binary(DslEval *ev, DslNode *n, NodeOp op, DslValue a, DslValue b);
-/* The tensor for a value: tensors stay as they are, numbers become constants of the type `like`. */
+/* Returns the tensor for a value: tensors are unchanged, numbers become constants of the type `like`. */
 Val dsl_operand(DslEval *ev, DslNode *n, DslValue v, const Type *like);
 Val dsl_whole_number(DslEval *ev, DslNode *n, const Expr *e,
-                     const Type *type); /* of an integer type; 0 after reporting that it does not fit */
-/* A binary operation of the IR over tensors and numbers, at least one of them a tensor. */
+                     const Type *type); /* a constant of an integer type; 0 after reporting that it does not fit */
+/* Builds a binary operation of the IR over tensors and numbers, at least one of them a tensor. */
 DslValue dsl_tensor_binary(DslEval *ev, DslNode *n, OpKind k, DslValue a, DslValue b);
 bool dsl_value_number(DslValue v, double *out); /* INT constant or FLOAT */
 bool dsl_value_const(DslValue v, int64_t *out); /* INT constant */
@@ -163,9 +164,9 @@ DslValue dsl_field(DslEval *ev, DslNode *n);
 bool dsl_builtin_exists(const char *name);
 void dsl_builtin_nearest(Nearest *n);
 DslValue dsl_builtin(DslEval *ev, DslNode *call);
-DslValue dsl_builtin_constant(DslEval *ev, const char *name); /* f32, zeros, true ...; V_NONE when there is none */
+DslValue dsl_builtin_constant(DslEval *ev, const char *name); /* f32, zeros, true ...; V_NONE if there is none */
 
-/* ---- libraries (dsl_library.c, generated): name and text of every frontend/NAME.apc */
+/* ---- libraries (generated): name and text of every library */
 typedef struct DslLibrary {
   const char *name, *text;
 } DslLibrary;

@@ -1,4 +1,4 @@
-/* frontend/dsl/index.c - what [...] and .name do: types, list items, slices of tensors, shapes. */
+/* frontend/dsl/index.c - evaluates [...] and .name: types, list items, slices of tensors, shapes. */
 #include <string.h>
 
 #include "frontend/dsl/eval.h"
@@ -10,7 +10,7 @@ typedef struct Sizes {
   const Expr *dims[MAX_RANK];
 } Sizes;
 
-/* Adds one size, or all sizes of a list; false after reporting. */
+/* Appends one size, or all sizes of a list; false after reporting. */
 static bool add_sizes(DslEval *ev, DslNode *n, DslValue v, Sizes *s) {
   int64_t extent;
   if (v.kind == V_LIST) {
@@ -44,7 +44,7 @@ static DslValue index_dtype(DslEval *ev, DslNode *n, DType dtype) {
 
 /* ---- list[i] */
 
-/* A bound of list[a:b], clipped to the list as Python does. */
+/* Evaluates a bound of list[a:b], clipped to the list as in Python. */
 static bool list_bound(DslEval *ev, DslNode *n, int count, int otherwise, int *out) {
   int64_t at = otherwise;
   if (n) {
@@ -83,7 +83,7 @@ static DslValue index_list(DslEval *ev, DslNode *n, DslValue list) {
 
 /* ---- x[:, 0:3, i] */
 
-/* One bound of a slice or one index; a negative number counts from the end. */
+/* Evaluates one bound of a slice or one index; a negative number counts from the end. */
 static bool bound_of(DslEval *ev, DslNode *n, DslValue v, const Expr *extent, const Expr **out) {
   int64_t i;
   if (v.kind == V_ERROR) return false;
@@ -102,7 +102,7 @@ static bool bound(DslEval *ev, DslNode *n, const Expr *extent, const Expr **out)
   return bound_of(ev, n, dsl_expression(ev, n), extent, out);
 }
 
-/* A constant that is out of [0, extent + slack] is an error now; symbols are checked when they are bound. */
+/* Reports a constant outside [0, extent + slack]; symbolic values are checked when they are bound. */
 static bool inside(DslEval *ev, DslNode *n, const Expr *e, const Expr *extent, int slack) {
   int64_t v, room;
   bool low = ex_get_const(e, &v) && v < 0;
@@ -117,8 +117,8 @@ static bool inside(DslEval *ev, DslNode *n, const Expr *e, const Expr *extent, i
 typedef struct Part {
   const Expr *starts[MAX_RANK], *dims[MAX_RANK];
   int64_t strides[MAX_RANK];
-  bool dropped[MAX_RANK]; /* picked by one index */
-  Val picked[MAX_RANK];   /* picked by a tensor; 0 */
+  bool dropped[MAX_RANK]; /* selected by a single index */
+  Val picked[MAX_RANK];   /* selected by a tensor; 0 if not */
 } Part;
 
 static bool take_slice(DslEval *ev, DslNode *n, const Expr *extent, Part *p, int axis) {
@@ -146,7 +146,7 @@ static bool take_slice(DslEval *ev, DslNode *n, const Expr *extent, Part *p, int
   return true;
 }
 
-/* A scalar integer tensor, such as the number of a loop's round, picks as gather does. */
+/* Indexes by a scalar integer tensor, such as the number of a loop's round, with gather. */
 static bool take_item(DslEval *ev, DslNode *n, const Expr *extent, Part *p, int axis) {
   DslValue v = dsl_expression(ev, n);
   const Type *t = v.kind == V_TENSOR ? type_of(ev->b.f, v.u.t) : NULL;
@@ -178,7 +178,7 @@ static bool take_part(DslEval *ev, DslNode *n, const Type *t, Part *p) {
   for (DslNode *i = n->b; i; i = i->next) {
     if (i->kind == N_ELLIPSIS) {
       if (ellipsis) {
-        dsl_fail(ev, i, DIAG_dsl_syntax, "'...' can stand once");
+        dsl_fail(ev, i, DIAG_dsl_syntax, "'...' can occur only once");
         return false;
       }
       ellipsis = true;

@@ -11,8 +11,8 @@ enum { DEFAULT_STEPS = 2000000 };
 typedef struct Load {
   DslEval ev;
   const DslOptions *options;
-  bool *used;    /* per define: a parameter has taken it */
-  Func *scratch; /* collects what top-level expressions wrongly build */
+  bool *used;    /* by define: a parameter has used it */
+  Func *scratch; /* collects operations that top-level expressions build by mistake */
 } Load;
 
 /* ---- files */
@@ -25,7 +25,7 @@ static DslUnit *unit_parse(Load *l, const char *name, const char *file, const ch
   DslParse parse = {.arena = ev->arena, .diags = ev->diags, .file = file};
   dsl_parse(&parse, strncmp(text, "\xef\xbb\xbf", 3) == 0
                         ? text + 3
-                        : text); /* without the byte order mark some editors begin with */
+                        : text); /* skips the byte order mark that some editors write */
   u->items = parse.items;
   u->next = ev->units;
   ev->units = u;
@@ -70,7 +70,7 @@ static const DslDefine *define_for(Load *l, const char *name) {
   return found;
 }
 
-/* The value of -D in the type of the default: integers also take true and false. */
+/* Converts the value of -D to the type of the default: integers also accept true and false. */
 static bool define_value(Load *l, const DslDefine *d, const DslValue *otherwise, DslValue *out) {
   char *end;
   errno = 0;
@@ -94,12 +94,13 @@ static bool define_value(Load *l, const DslDefine *d, const DslValue *otherwise,
 static DslValue parameter_value(Load *l, DslUnit *u, DslNode *n) {
   DslEval *ev = &l->ev;
   int64_t i;
-  const DslDefine *d = define_for(l, n->s); /* used, also where the default is wrong */
+  const DslDefine *d = define_for(l, n->s); /* marks it as used even if the default is wrong */
   DslValue v = dsl_expression(ev, n->a);
   if (v.kind == V_ERROR) return v;
   if (u->library) return dsl_fail(ev, n, DIAG_dsl_structure, "a library has no parameters");
   if (!dsl_value_const(v, &i) && v.kind != V_FLOAT && v.kind != V_STRING)
-    return dsl_fail(ev, n->a, DIAG_dsl_type, "a parameter is a number or a string, not %s", dsl_value_describe(ev, v));
+    return dsl_fail(ev, n->a, DIAG_dsl_type, "a parameter must be a number or a string, not %s",
+                    dsl_value_describe(ev, v));
   DslValue given;
   if (!d) return v;
   if (define_value(l, d, &v, &given)) return given;
@@ -142,14 +143,14 @@ static void report_unused_defines(Load *l, const DslUnit *u) {
 static DslValue dimension(Load *l, DslNode *n) {
   DslEval *ev = &l->ev;
   int64_t max = 0;
-  static const char *const words[] = {"div", "min", "max"}; /* words of the IR's expressions */
+  static const char *const words[] = {"div", "min", "max"}; /* reserved in the IR's expressions */
   for (int i = 0; i < 3; i++)
     if (strcmp(n->s, words[i]) == 0) return dsl_fail(ev, n, DIAG_dsl_name, "a dimension cannot be called '%s'", n->s);
   if (n->a) {
     DslValue v = dsl_expression(ev, n->a);
     if (v.kind == V_ERROR) return v;
     if (!dsl_value_const(v, &max) || max < 1)
-      return dsl_fail(ev, n->a, DIAG_dsl_type, "the largest value of a dimension is a positive integer");
+      return dsl_fail(ev, n->a, DIAG_dsl_type, "the largest value of a dimension must be a positive integer");
   }
   int symbol = module_symbol(ev->m, n->s);
   ev->m->symbols.items[symbol].min = 1;
@@ -239,11 +240,11 @@ static void build_entry(Load *l, DslUnit *u, DslNode *n, const char *name, bool 
   else dsl_apply_labels(ev);
 }
 
-/* What is evaluated beside training is an entry of this name, in which `training` is 0. */
+/* The entry that evaluates the model during training; `training` is 0 in it. */
 static const char eval_entry[] = "eval";
 
-/* Builds the entries whose condition holds; how many.  In training one that looks at `training` is built twice, unless
- * the model says itself what is evaluated. */
+/* Builds the entries whose condition holds; returns how many.  When training, an entry that reads `training` is
+ * built twice, unless the model has its own evaluation entry. */
 static int build_entries(Load *l, DslUnit *u) {
   DslEval *ev = &l->ev;
   int count = 0;
@@ -271,7 +272,7 @@ static int build_entries(Load *l, DslUnit *u) {
   return count;
 }
 
-/* Buffers that became states, since training writes them, are read as such by all functions. */
+/* Makes all functions read the buffers that training writes as states. */
 static void read_written(Module *m) {
   for (size_t k = 0; k < m->funcs.n; k++)
     for (size_t i = 0; i < m->funcs.items[k]->ops.n; i++) {
@@ -292,7 +293,7 @@ Module *dsl_load(const char *file, const char *text, const DslOptions *options, 
   l.scratch->name = "top level";
   l.scratch->level = 1;
   DslUnit *u = unit_parse(&l, "model", file, text, false);
-  if (diags->errors == errors) { /* after syntax errors the rest would be guesses */
+  if (diags->errors == errors) { /* after syntax errors, further errors would be guesses */
     unit_evaluate(&l, u);
     report_unused_defines(&l, u);
     if (diags->errors == errors && build_entries(&l, u) == 0)

@@ -1,9 +1,10 @@
-/* frontend/dsl/loop.c - `loop t < n carrying h, c while condition { ... }`: a loop that runs in the compiled program.
+/* frontend/dsl/loop.c - `loop t < n carrying h, c while condition { ... }`: a loop that runs in the compiled
+ * program.
  *
- * The body is evaluated once.  Carried variables are tensors from before the loop; in the body they are what the round
- * before made of them, behind the loop what the last one did.  A condition is looked at before every round: for the
- * first one on the values from before the loop, for the others at the end of the body.  Other variables of the body end
- * with it.
+ * The body is evaluated once.  Carried variables are tensors from before the loop.  In the body they have their
+ * value of the previous round, after the loop that of the last round.  A condition is checked before every round:
+ * for the first one with the values from before the loop, for the others at the end of the body.  Other variables of
+ * the body end with it.
  */
 #include <string.h>
 
@@ -11,27 +12,27 @@
 #include "frontend/loop_build.h"
 #include "frontend/known.h"
 
-/* ---- how often */
+/* ---- number of rounds */
 
 static const Type *scalar_type(DslEval *ev, DType t) { return type_get(ev->m, t, 0, NULL); }
 
-/* A size, with 0 for what may be negative. */
+/* A size, with 0 in place of negative values. */
 static const Expr *at_least_0(DslEval *ev, const Expr *e) {
   return known_bounds(ev->m, e).low < 0 ? ex_max(ev->m, e, ex_const(ev->m, 0)) : e;
 }
 
-/* A tensor that counts; 0 after reporting. */
+/* Checks a tensor that is a number of rounds; 0 after reporting. */
 static Val counted(DslEval *ev, DslNode *n, Val v) {
   const Type *t = type_of(ev->b.f, v);
   if (t->rank != 0 || dtype_class(t->dtype) != DTC_I) {
-    dsl_fail(ev, n, DIAG_dsl_type, "the number of rounds is a size or an i64[] tensor, not a tensor %s",
+    dsl_fail(ev, n, DIAG_dsl_type, "the number of rounds must be a size or an i64[] tensor, not a tensor %s",
              dsl_type_text(ev, t));
     return 0;
   }
   return build_cast(&ev->b, v, DT_i64);
 }
 
-/* `n`, or `n <= most` with a tensor n.  0 after reporting. */
+/* Evaluates `n`, or `n <= most` with a tensor n.  0 after reporting. */
 static Val rounds(DslEval *ev, DslNode *limit, const Expr **trips) {
   DslNode *most = limit->kind == N_BINARY && limit->op == NO_LE ? limit->b : NULL;
   DslNode *count = most ? limit->a : limit;
@@ -39,13 +40,13 @@ static Val rounds(DslEval *ev, DslNode *limit, const Expr **trips) {
   *trips = NULL;
   if (c.kind == V_ERROR || m.kind == V_ERROR) return 0;
   if (most && m.kind != V_INT) {
-    dsl_fail(ev, most, DIAG_dsl_type, "the most rounds there can be are a size, not %s", dsl_value_describe(ev, m));
+    dsl_fail(ev, most, DIAG_dsl_type, "the maximum number of rounds must be a size, not %s", dsl_value_describe(ev, m));
     return 0;
   }
   if (m.kind == V_INT) *trips = at_least_0(ev, m.u.e);
   if (c.kind == V_TENSOR) return counted(ev, count, c.u.t);
   if (c.kind != V_INT) {
-    dsl_fail(ev, count, DIAG_dsl_type, "the number of rounds is a size or an i64[] tensor, not %s",
+    dsl_fail(ev, count, DIAG_dsl_type, "the number of rounds must be a size or an i64[] tensor, not %s",
              dsl_value_describe(ev, c));
     return 0;
   }
@@ -54,13 +55,13 @@ static Val rounds(DslEval *ev, DslNode *limit, const Expr **trips) {
   return build_size(&ev->b, scalar_type(ev, DT_i64), size);
 }
 
-/* The condition on the variables as they are; 0 after reporting. */
+/* Evaluates the condition with the current variables; 0 after reporting. */
 static Val condition(DslEval *ev, DslNode *n) {
   DslValue v = dsl_expression(ev, n);
   if (v.kind == V_ERROR) return 0;
   if (v.kind == V_TENSOR && type_of(ev->b.f, v.u.t) == scalar_type(ev, DT_bool)) return v.u.t;
-  dsl_fail(ev, n, DIAG_dsl_type, "the condition of a loop is a bool[] tensor, not %s", dsl_value_describe(ev, v));
-  if (v.kind == V_TENSOR) diag_help(ev->diags, "any(x) and all(x) make one bool of many");
+  dsl_fail(ev, n, DIAG_dsl_type, "the condition of a loop must be a bool[] tensor, not %s", dsl_value_describe(ev, v));
+  if (v.kind == V_TENSOR) diag_help(ev->diags, "any(x) and all(x) reduce a tensor to one bool");
   return 0;
 }
 
@@ -81,9 +82,9 @@ static bool check_carried(DslEval *ev, DslNode *n) {
         ok = dsl_fail(ev, c, DIAG_dsl_duplicate, "'%s' is carried twice", c->s).kind != V_ERROR;
     if (!v) {
       bool fresh = !c->reported;
-      ok =
-          dsl_fail(ev, c, DIAG_dsl_name, "'%s' is not a variable here; what a loop carries has a value before it", c->s)
-              .kind != V_ERROR;
+      ok = dsl_fail(ev, c, DIAG_dsl_name,
+                    "'%s' is not a variable here; a carried variable needs a value before the loop", c->s)
+               .kind != V_ERROR;
       Nearest near = nearest_to(c->s);
       for (size_t i = 0; i < ev->frame->variables.n; i++) nearest_try(&near, ev->frame->variables.items[i].name);
       if (fresh) dsl_nearest_help(ev, &near);
@@ -115,13 +116,13 @@ static Val next_value(DslEval *ev, DslNode *c, const Type *before) {
 
 /* ---- the loop */
 
-/* Gives operation `i` and those behind it up to the last their names, in order. */
+/* Names operation `i` and those after it, one per carried variable, in order. */
 static void label_carried(DslEval *ev, size_t i, DslNode *n, const char *suffix) {
   for (const DslNode *c = n->b; c && i < ev->labels.n; c = c->next, i++)
     ev->labels.items[i].name = arena_printf(ev->arena, "%s%s", dsl_scope_join(ev, ev->frame->ops, c->s), suffix);
 }
 
-/* Loop and carries; the variables are those of the body then. */
+/* Opens the loop and its carries; afterwards the variables are those of the body. */
 static bool open_loop(DslEval *ev, DslNode *n, LoopBuild *l) {
   const Expr *trips;
   dsl_begin(ev, n);
@@ -149,7 +150,7 @@ static bool open_loop(DslEval *ev, DslNode *n, LoopBuild *l) {
   return true;
 }
 
-/* The condition on what the next round would begin with; *again 0 without one. */
+/* Evaluates the condition with the values that the next round would start with; *again is 0 if there is none. */
 static bool look_again(DslEval *ev, DslNode *n, const LoopBuild *l, Val *again) {
   *again = 0;
   if (!n->d) return true;
@@ -196,5 +197,5 @@ void dsl_loop(DslEval *ev, DslNode *n) {
   f->variables.n = before;
   size_t i = 0;
   for (DslNode *c = n->b; ok && c; c = c->next, i++)
-    variable(ev, c->s)->value.u.t = l.carries.items[i].last; /* else, to go on, what it was */
+    variable(ev, c->s)->value.u.t = l.carries.items[i].last; /* after an error, the old value, to continue */
 }

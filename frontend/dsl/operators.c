@@ -44,7 +44,7 @@ static DslValue divide_sizes(DslEval *ev, DslNode *n, NodeOp op, const Expr *a, 
   return value_error();
 }
 
-/* Sizes compare when their difference is a number. */
+/* Sizes are comparable if their difference is a constant. */
 static DslValue compare_sizes(DslEval *ev, DslNode *n, NodeOp op, const Expr *a, const Expr *b) {
   int64_t x, y = 0;
   if (!ex_get_const(a, &x) || !ex_get_const(b, &y)) {
@@ -71,7 +71,7 @@ static DslValue logic(DslEval *ev, DslNode *n, NodeOp op, DslValue a, DslValue b
 }
 
 static DslValue binary_sizes(DslEval *ev, DslNode *n, NodeOp op, const Expr *a, const Expr *b) {
-  ev->steps += (a->size + b->size) / 16; /* long ones take their time */
+  ev->steps += (a->size + b->size) / 16; /* long expressions take longer */
   switch (op) {
     case NO_ADD: return value_expr(ex_add(ev->m, a, b));
     case NO_SUB: return value_expr(ex_sub(ev->m, a, b));
@@ -127,7 +127,7 @@ static DslValue binary_lists(DslEval *ev, DslNode *n, NodeOp op, DslValue a, Dsl
 
 /* ---- tensors */
 
-/* A whole number everywhere: a double holds those up to 2^53, a size the others of 64 bits. */
+/* A constant tensor of an integer: a double is exact up to 2^53, a size holds the others of 64 bits. */
 Val dsl_whole_number(DslEval *ev, DslNode *n, const Expr *e, const Type *type) {
   int64_t v, bits = 8 * (int64_t)dtype_bytes(type->dtype);
   bool is_signed = dtype_class(type->dtype) == DTC_I;
@@ -160,7 +160,7 @@ Val dsl_operand(DslEval *ev, DslNode *n, DslValue v, const Type *like) {
   return build_splat(&ev->b, like, number);
 }
 
-/* The shape both broadcast to, as NumPy does; false after reporting. */
+/* Computes the shape that both broadcast to, as NumPy does; false after reporting. */
 static bool shapes_fit(DslEval *ev, DslNode *n, const Type *a, const Type *b) {
   for (int i = 1; i <= a->rank && i <= b->rank; i++) {
     const Expr *x = a->dims[a->rank - i], *y = b->dims[b->rank - i];

@@ -1,7 +1,7 @@
 /* frontend/dsl/order.c - built-in functions that place elements by index or by order: take, scatter, put, argsort,
  * top_k and running reductions.
  *
- * Each is one operation of the IR; top_k gives both its results.
+ * Each is one operation of the IR; top_k returns both its results.
  */
 #include "frontend/dsl/builtin.h"
 
@@ -22,13 +22,13 @@ static bool arg_numbers(Args *a, int i, Val *out) {
   return (t->dtype != DT_bool && t->rank > 0) || dsl_arg_fail(a, i, "a tensor of numbers with at least one dimension");
 }
 
-/* Reports that `index` does not go with `other`. */
+/* Reports that the shape of `index` does not fit `other`. */
 static DslValue misfit(Args *a, const Type *other, const Type *index) {
   const char *left = dsl_type_text(a->ev, other);
   return dsl_fail(a->ev, a->call, DIAG_dsl_shape, "an index %s does not fit %s", dsl_type_text(a->ev, index), left);
 }
 
-/* Equal extents but for dimension `axis`; -1: all of them. */
+/* True if the extents are equal except in dimension `axis`; -1: in all. */
 static bool aligned(const Type *x, const Type *index, int axis) {
   bool same = x->rank == index->rank;
   for (int d = 0; same && d < x->rank; d++) same = d == axis || x->dims[d] == index->dims[d];
@@ -48,16 +48,16 @@ DslValue dsl_fn_take(Args *a) {
   return operation(a, (OpSpec){.kind = OP_take, .nin = 2, .in = in, .nattrs = 2, .attrs = attrs});
 }
 
-/* The reduction named by argument i, a sum when left out. */
+/* Reads the reduction that argument i names, a sum if omitted. */
 static bool arg_reduction(Args *a, int i, DType dtype, Reduction *out) {
   const char *name = "sum";
   if (arg_given(a, i) && !dsl_arg_string(a, i, &name)) return false;
   bool known = reduction_find(name, out) && *out != RED_ONE && *out != RED_NONE && reduction_defined(*out, dtype);
-  if (!known) dsl_fail(a->ev, a->at[i], DIAG_dsl_value, "\"%s\" is no reduction of %s", name, dtype_name(dtype));
+  if (!known) dsl_fail(a->ev, a->at[i], DIAG_dsl_value, "\"%s\" is not a reduction of %s", name, dtype_name(dtype));
   return known;
 }
 
-/* What both have in common: tensors, a size, an axis of the result and a reduction. */
+/* Arguments that scatter and put share: tensors, a size, an axis of the result and a reduction. */
 typedef struct Scattering {
   Val in[2];
   const Type *x, *index;
@@ -117,7 +117,7 @@ DslValue dsl_fn_argsort(Args *a) {
   return operation(a, (OpSpec){.kind = OP_argsort, .nin = 1, .in = &x, .nattrs = 2, .attrs = attrs});
 }
 
-/* [values, indices] of the k largest, the first of equals before the others. */
+/* Returns [values, indices] of the k largest elements; equal elements keep their order. */
 DslValue dsl_fn_top_k(Args *a) {
   Val x;
   int axis;

@@ -12,7 +12,7 @@ static const Expr *product(DslEval *ev, int n, const Expr *const *dims) {
   return p;
 }
 
-/* Sizes must not be negative, except one -1 where that is allowed; its index or -1 in *hole. */
+/* Checks that sizes are not negative, except for one -1 where allowed; *hole is its index, -1 if there is none. */
 static bool sizes_legal(Args *a, int i, int n, const Expr *const *dims, int *hole) {
   int64_t v;
   for (int d = 0; d < n; d++) {
@@ -42,7 +42,8 @@ DslValue dsl_fn_reshape(Args *a) {
     const Expr *rest = product(a->ev, rank, dims);
     const Expr *missing = ex_is_const(rest, 0) ? NULL : ex_exact_div(m, have, rest);
     if (!missing)
-      return dsl_fail(a->ev, a->at[1], DIAG_dsl_shape, "no size fits for -1: %s has no multiple of %s elements",
+      return dsl_fail(a->ev, a->at[1], DIAG_dsl_shape,
+                      "no size fits for -1: the number of elements of %s is not a multiple of %s",
                       dsl_type_text(a->ev, t), dsl_expr_text(a->ev, rest));
     dims[hole] = missing;
   }
@@ -114,7 +115,7 @@ DslValue dsl_fn_expand_dims(Args *a) {
   return built(a, build_reshape(&a->ev->b, x, t->rank + 1, dims));
 }
 
-/* More tensors than one operation takes are joined in groups. */
+/* Concatenates in groups if there are more tensors than one operation takes. */
 static Val concat_many(DslEval *ev, int n, const Val *x, int axis) {
   enum { GROUP = 16 };
   if (n <= GROUP) return build_concat(&ev->b, n, x, axis);
@@ -147,8 +148,8 @@ DslValue dsl_fn_concat(Args *a) {
     for (int d = 0; fits && d < t->rank; d++) fits = d == axis || t->dims[d] == first->dims[d];
     if (fits) continue;
     const char *left = dsl_type_text(a->ev, first);
-    return dsl_fail(a->ev, a->at[0], DIAG_dsl_shape, "item 0, %s, and item %d, %s, do not join along axis %d", left, i,
-                    dsl_type_text(a->ev, t), axis);
+    return dsl_fail(a->ev, a->at[0], DIAG_dsl_shape, "item 0, %s, and item %d, %s, cannot be joined along axis %d",
+                    left, i, dsl_type_text(a->ev, t), axis);
   }
   dsl_begin(a->ev, a->call);
   return built(a, concat_many(a->ev, list.n, x, axis));
@@ -179,7 +180,7 @@ DslValue dsl_fn_pad(Args *a) {
 enum { MAX_NAMES = MAX_RANK };
 
 typedef struct Side {
-  int ngroups, n;          /* dimensions; names in all */
+  int ngroups, n;          /* dimensions; all names */
   int first[MAX_RANK + 1]; /* names of dimension d are first[d] .. first[d + 1] */
   const char *names[MAX_NAMES];
 } Side;
@@ -234,7 +235,7 @@ static bool sides_match(Args *a, const Side *left, const Side *right) {
   return left->n == right->n || pattern_fail(a, "a name occurs twice on the right");
 }
 
-/* Sizes of the names on the left, from the keywords and the operand; one of each group may be left out. */
+/* Determines the sizes of the names on the left from the keywords and the operand; one of each group may be omitted. */
 static bool side_sizes(Args *a, const Side *left, const Type *t, const Expr *sizes[MAX_NAMES]) {
   DslEval *ev = a->ev;
   for (int i = 0; i < left->n; i++) sizes[i] = NULL;

@@ -4,7 +4,7 @@
 #include "base/hash.h"
 #include "frontend/dsl/eval.h"
 
-/* Is the variable one from before the innermost loop that this does not carry? */
+/* True if the variable is from before the innermost loop, which does not carry it. */
 static bool belongs_outside(const DslEval *ev, const char *name) {
   const LoopScope *l = ev->frame->loop;
   const Variable *v = l ? dsl_variable_find(&ev->frame->variables, name) : NULL;
@@ -52,7 +52,8 @@ static void run_assign(DslEval *ev, DslNode *n) {
   }
 }
 
-/* Weights of one entry have different names, and states.  `index` is that of the module's list. */
+/* Records a declaration; weights of one entry need different names, and so do states.  `index` is that in the
+ * module's list. */
 static bool declare(DslEval *ev, DslNode *n, DeclaredList *list, size_t index, const char *name) {
   while (list->n <= index) ARENA_PUSH(ev->arena, list, (Declared){0});
   Declared *d = &list->items[index];
@@ -62,13 +63,13 @@ static bool declare(DslEval *ev, DslNode *n, DeclaredList *list, size_t index, c
   }
   if (n->reported) return false;
   dsl_fail(ev, n, DIAG_dsl_duplicate, "\"%s\" is declared twice", name);
-  diag_note(ev->diags, (Loc){d->file, NULL, d->node->line, d->node->col}, "declared here before");
+  diag_note(ev->diags, (Loc){d->file, NULL, d->node->line, d->node->col}, "previous declaration is here");
   diag_help(ev->diags,
             "name the call, as in f(...) as \"name\", or put it in a scope; to share a weight, pass its variable");
   return false;
 }
 
-/* The full name of the weight or state a statement declares. */
+/* The full name of the weight or state that a statement declares. */
 static const char *declared_name(DslEval *ev, DslNode *n) {
   const char *name = n->a ? dsl_scope_name(ev, n->a) : n->s;
   return name ? module_string(ev->m, dsl_scope_join(ev, ev->frame->weights, name)) : NULL;
@@ -165,18 +166,20 @@ static void run_state(DslEval *ev, DslNode *n) {
   DslValue start = n->c ? dsl_expression(ev, n->c) : value_float(0), v = value_error();
   double number = 0;
   if (start.kind != V_ERROR && !dsl_value_number(start, &number))
-    start = dsl_fail(ev, n->c, DIAG_dsl_type, "a state starts as a number, not %s", dsl_value_describe(ev, start));
+    start = dsl_fail(ev, n->c, DIAG_dsl_type, "the initial value of a state must be a number, not %s",
+                     dsl_value_describe(ev, start));
   if (name && type && start.kind != V_ERROR) v = state_value(ev, n, name, type, number);
   dsl_variable_set(ev, &ev->frame->variables, n->s, v, v.kind == V_TENSOR ? name : NULL);
 }
 
-/* What happens once per run has no place in a loop. */
+/* Reports statements that run once per request but stand in a loop. */
 static bool outside_loops(DslEval *ev, DslNode *n, const char *what) {
-  if (ev->loops) dsl_fail(ev, n, DIAG_dsl_structure, "%s in a loop; carry the value and do it behind the loop", what);
+  if (ev->loops) dsl_fail(ev, n, DIAG_dsl_structure, "%s in a loop; carry the value and do it after the loop", what);
   return ev->loops == 0;
 }
 
-/* A buffer that is written in training becomes a state that starts as the buffer; dsl_load reads that everywhere. */
+/* A buffer that training writes becomes a state that starts as the buffer; dsl_load makes all functions read the
+ * state. */
 static const State *state_written(DslEval *ev, const char *name) {
   const State *s = module_state(ev->m, name);
   if (s) return s;
@@ -189,7 +192,7 @@ static void run_write(DslEval *ev, DslNode *n) {
   const Variable *variable = dsl_variable_find(&ev->frame->variables, n->s);
   if (!outside_loops(ev, n, "a state is written")) return;
   if (!variable || (!variable->state && variable->value.kind != V_ERROR)) {
-    dsl_fail(ev, n, DIAG_dsl_name, "'%s' is not a state of this function; <- writes a state, in training a buffer too",
+    dsl_fail(ev, n, DIAG_dsl_name, "'%s' is not a state of this function; <- writes a state, or in training a buffer",
              n->s);
     return;
   }
@@ -221,7 +224,7 @@ static void run_write(DslEval *ev, DslNode *n) {
   dsl_variable_set(ev, &ev->frame->variables, n->s, v, name);
 }
 
-/* Runs a block with the names inside it put under `name`. */
+/* Runs a block with `name` as a scope of the names inside it. */
 static void run_scoped(DslEval *ev, const char *name, DslNode *body) {
   DslFrame *f = ev->frame;
   const char *weights = f->weights, *ops = f->ops;
@@ -272,12 +275,11 @@ static void run_for(DslEval *ev, DslNode *n) {
 static void run_return(DslEval *ev, DslNode *n) {
   DslFrame *f = ev->frame;
   if (f->is_entry) {
-    dsl_fail(ev, n->a ? n->a : n, DIAG_dsl_structure, "an entry does not return: write output name = value");
+    dsl_fail(ev, n->a ? n->a : n, DIAG_dsl_structure, "an entry cannot return a value; write output name = value");
     return;
   }
   if (f->loop) {
-    dsl_fail(ev, n, DIAG_dsl_structure,
-             "a return in the body of a loop; carry the value and return it behind the loop");
+    dsl_fail(ev, n, DIAG_dsl_structure, "a return in the body of a loop; carry the value and return it after the loop");
     return;
   }
   size_t mark = ev->b.f->ops.n;
@@ -299,7 +301,7 @@ static void run_output(DslEval *ev, DslNode *n) {
   ev->frame->hint = NULL;
   if (v.kind == V_ERROR) return;
   if (v.kind != V_TENSOR) {
-    dsl_fail(ev, n->a, DIAG_dsl_type, "an output is a tensor, not %s", dsl_value_describe(ev, v));
+    dsl_fail(ev, n->a, DIAG_dsl_type, "an output must be a tensor, not %s", dsl_value_describe(ev, v));
     return;
   }
   for (size_t i = 0; i < f->outputs.n; i++)

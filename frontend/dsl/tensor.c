@@ -7,7 +7,7 @@
 
 static DslValue built(Args *a, Val v) { return dsl_built(a->ev, a->call, v); }
 
-/* One operation with operands and attributes, of an inferred type. */
+/* Builds one operation with operands and attributes; its type is inferred. */
 static DslValue operation(Args *a, OpKind k, int nin, const Val *in, int nattrs, const Attr *attrs) {
   dsl_begin(a->ev, a->call);
   return built(a, build_op(&a->ev->b, &(OpSpec){.kind = k, .nin = nin, .in = in, .nattrs = nattrs, .attrs = attrs}));
@@ -51,7 +51,7 @@ DslValue dsl_fn_cast(Args *a) {
   return built(a, build_cast(&a->ev->b, x, a->v[1].u.dtype));
 }
 
-/* NumPy's rules for three operands: the shape all broadcast to. */
+/* Computes the shape that three operands broadcast to, by NumPy's rules. */
 static bool common_shape(Args *a, const Val x[3], int *rank, const Expr *dims[MAX_RANK]) {
   *rank = 0;
   for (int i = 0; i < 3; i++)
@@ -150,7 +150,7 @@ DslValue dsl_fn_gather(Args *a) {
   return built(a, build_checked_gather(&a->ev->b, OP_gather, table, index, axis));
 }
 
-/* A position: an i64[] tensor, or a size. */
+/* Reads a position: an i64[] tensor, or a size. */
 static bool arg_position(Args *a, int i, Val *out) {
   if (a->v[i].kind == V_TENSOR) {
     *out = a->v[i].u.t;
@@ -183,13 +183,14 @@ DslValue dsl_fn_update(Args *a) {
 
 /* ---- random numbers */
 
-/* Without a seed its own: by the name of what is made and how many were made so before, so that no two are alike. */
+/* The seed of a random tensor without one: from the name of the result and how many were drawn before, so that no
+ * two are alike. */
 static int64_t own_seed(DslEval *ev) {
   const char *name = dsl_scope_join(ev, ev->frame->ops, ev->frame->hint);
   return (int64_t)(hash64(name, strlen(name), (uint64_t)ev->drawn++) >> 1);
 }
 
-/* With a key another operation, whose numbers differ from key to key, so that it may stand in a loop. */
+/* With a key, builds another operation whose numbers differ from key to key, so that it may stand in a loop. */
 static DslValue random_tensor(Args *a, const char *kind) {
   bool keyed = arg_given(a, 2);
   const Type *t;
@@ -199,7 +200,7 @@ static DslValue random_tensor(Args *a, const char *kind) {
   Val key = 0;
   if (a->ev->loops && !keyed)
     return dsl_fail(a->ev, a->call, DIAG_dsl_structure,
-                    "random numbers in a loop would be the same in every round; make them before it, or give a key");
+                    "random numbers in a loop would be the same in every round; draw them before it, or give a key");
   if (!dsl_arg_type(a, 0, &t) || !(arg_given(a, 1) ? dsl_arg_int(a, 1, 0, &seed) : (seed = own_seed(a->ev), true)) ||
       !dsl_arg_int(a, 3, 0, &stream))
     return value_error();
@@ -234,7 +235,7 @@ static DslValue normalize(Args *a, const char *kind) {
   Val x;
   double eps;
   if (!dsl_arg_floats(a, 0, &x) || !dsl_arg_number(a, 1, 1e-5, &eps)) return value_error();
-  if (!(eps >= 0 && eps < INFINITY)) return dsl_arg_fail(a, 1, "a number that is not negative"), value_error();
+  if (!(eps >= 0 && eps < INFINITY)) return dsl_arg_fail(a, 1, "a non-negative number"), value_error();
   if (arg_type_of(a, x)->rank == 0) return dsl_arg_fail(a, 0, "a tensor with at least one dimension"), value_error();
   Attr attrs[] = {attr_s(a->ev->m, AT_kind, kind), attr_f(AT_eps, eps)};
   return operation(a, OP_norm, 1, &x, 2, attrs);
@@ -265,7 +266,7 @@ DslValue dsl_fn_rope(Args *a) {
   return operation(a, OP_rope, 2, in, 2, attrs);
 }
 
-/* The positions 0, 1 ... of a dimension, when the argument is left out. */
+/* The positions 0, 1 ... of a dimension if the argument is omitted. */
 static bool positions(Args *a, int i, const Expr *extent, Val *out) {
   if (!arg_given(a, i)) {
     *out = build_iota(&a->ev->b, type_get(a->ev->m, DT_i64, 1, &extent), 0);
@@ -280,7 +281,7 @@ static bool positions(Args *a, int i, const Expr *extent, Val *out) {
 }
 
 static bool attention_shapes(Args *a, const Type *q, const Type *k, const Type *v) {
-  int extra = q->rank - 4; /* 1 with grouped queries */
+  int extra = q->rank - 4; /* 1 for grouped queries */
   bool fits = (extra == 0 || extra == 1) && k->rank == 4 && v->rank == 4;
   fits = fits && q->dtype == k->dtype && q->dtype == v->dtype && q->dims[0] == k->dims[0] && q->dims[1] == k->dims[1];
   fits = fits && q->dims[3 + extra] == k->dims[3] && k->dims[0] == v->dims[0] && k->dims[1] == v->dims[1] &&
@@ -293,7 +294,7 @@ static bool attention_shapes(Args *a, const Type *q, const Type *k, const Type *
   return false;
 }
 
-/* Queries without a group dimension get one of size 1. */
+/* Adds a group dimension of size 1 to queries that have none. */
 static Val group_queries(Args *a, Val q) {
   const Type *t = arg_type_of(a, q);
   if (t->rank == 5) return q;
@@ -301,7 +302,7 @@ static Val group_queries(Args *a, Val q) {
   return build_reshape(&a->ev->b, q, 5, dims);
 }
 
-/* Without the group dimension that the queries got; `lse`: both results. */
+/* Removes the group dimension that group_queries added; with `lse`, returns both results. */
 static DslValue attention_results(Args *a, Val y, bool grouped, bool lse) {
   Val v[2] = {y, y + 1};
   DslValue *items = ARENA_ARRAY(a->ev->arena, DslValue, 2);

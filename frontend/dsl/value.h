@@ -1,12 +1,12 @@
-/* frontend/dsl/value.h - what an expression of the model language evaluates to. */
+/* frontend/dsl/value.h - the value of an expression of the model language. */
 #ifndef APC_FRONTEND_DSL_VALUE_H
 #define APC_FRONTEND_DSL_VALUE_H
 
 #include "ir/ir.h"
 
 typedef enum ValueKind {
-  V_ERROR, /* something was reported; spreads silently */
-  V_NONE,  /* nothing: an argument left out, a function without return */
+  V_ERROR, /* an error was reported; propagates silently */
+  V_NONE,  /* nothing: an omitted argument, a function without return */
   V_INT,   /* a size: a number, or an expression of dimensions */
   V_FLOAT,
   V_STRING,

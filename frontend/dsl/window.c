@@ -1,5 +1,5 @@
-/* frontend/dsl/window.c - built-in convolutions and pools: the windowed operations of ir/window.h with sizes worked
- * out. */
+/* frontend/dsl/window.c - built-in convolutions and pools: the windowed operations of ir/window.h with computed
+ * sizes. */
 #include <string.h>
 
 #include "frontend/dsl/builtin.h"
@@ -10,7 +10,7 @@ typedef struct Sizes {
   int64_t stride[MAX_WINDOWED], padding[MAX_WINDOWED], dilation[MAX_WINDOWED];
 } Sizes;
 
-/* One number for all windowed dimensions, or a list with one for each. */
+/* Reads one number for all windowed dimensions, or a list with one for each. */
 static bool per_dimension(Args *a, int i, int n, int64_t otherwise, int64_t least, int64_t *out) {
   DslValue v = a->v[i];
   if (v.kind == V_LIST && v.n != n) {
@@ -22,7 +22,7 @@ static bool per_dimension(Args *a, int i, int n, int64_t otherwise, int64_t leas
     out[k] = otherwise;
     if (arg_given(a, i) && !dsl_value_const(one, &out[k])) return dsl_arg_fail(a, i, "integers known at compile time");
     if (out[k] < least || out[k] > INT32_MAX) {
-      dsl_fail(a->ev, a->at[i], DIAG_dsl_value, "'%s' has the entry %lld", a->names[i], (long long)out[k]);
+      dsl_fail(a->ev, a->at[i], DIAG_dsl_value, "'%s' cannot contain %lld", a->names[i], (long long)out[k]);
       return false;
     }
   }
@@ -34,7 +34,7 @@ static const Expr *reach(Module *m, const Expr *window, int64_t dilation) {
   return ex_addi(m, ex_muli(m, ex_addi(m, window, -1), dilation), 1);
 }
 
-/* (image + 2 padding - reach) // stride + 1; NULL after reporting when the window is larger than the image. */
+/* (image + 2 padding - reach) // stride + 1; NULL after reporting that the window is larger than the image. */
 static const Expr *output_size(Args *a, const Expr *image, const Expr *window, const Sizes *s, int i) {
   Module *m = a->ev->m;
   const Expr *span = ex_sub(m, ex_addi(m, image, 2 * s->padding[i]), reach(m, window, s->dilation[i]));
@@ -118,7 +118,7 @@ static DslValue convolve(Args *a, OpKind kind) {
     return value_error();
   const Expr *dims[MAX_RANK];
   Module *m = a->ev->m;
-  for (int i = 0, next = 0; i < s.length[0]; i++) { /* windowed dimensions count in the order of the image */
+  for (int i = 0, next = 0; i < s.length[0]; i++) { /* windowed dimensions are ordered as in the image */
     char l = s.part[0][i];
     if (l < 'A' || l > 'Z') continue;
     const Expr *image = t[0]->dims[i], *window = t[1]->dims[place_of(&s, 1, l)], *out;

@@ -49,7 +49,7 @@ bool assume_learn(const Module *m, OnnxAssumptions *a) {
   return a->news;
 }
 
-/* sign * (x div divisor), of a term of a sum; the divisor is 1 for a symbol alone. */
+/* True if the term of a sum is coefficient * (symbol div divisor); the divisor is 1 for a symbol alone. */
 static bool is_term(const Expr *e, int64_t *coefficient, int64_t *divisor, int *symbol) {
   const Expr *atom = e->kind == EX_MUL && e->n == 1 ? e->args[0] : e;
   *coefficient = e->kind == EX_MUL ? e->value : 1;
@@ -65,7 +65,7 @@ static int64_t floor_div(int64_t a, int64_t b) { return a / b - (a % b != 0 && (
 bool assume_positive(Module *m, const Expr *e) {
   int64_t coefficient, divisor, constant = e->kind == EX_ADD ? e->value : 0;
   int symbol;
-  bool holds = known_bounds(m, e).low >= 0; /* now, perhaps not when the attempt began */
+  bool holds = known_bounds(m, e).low >= 0; /* checked now, as an attempt may have changed the bounds */
   if (e->kind == EX_ADD && e->n != 1) return holds;
   if (!is_term(e->kind == EX_ADD ? e->args[0] : e, &coefficient, &divisor, &symbol)) return holds;
   bool small = coefficient > -MAX_EXTENT && coefficient < MAX_EXTENT && constant > -MAX_EXTENT &&
@@ -77,7 +77,7 @@ bool assume_positive(Module *m, const Expr *e) {
   return most >= 0 && assume_range(m, symbol, 0, divisor * most + divisor - 1);
 }
 
-/* Grows, or stays, with every symbol in it. */
+/* True if e never decreases when a symbol in it increases. */
 static bool rises(const Expr *e) {
   int64_t c;
   if (e->kind == EX_MUL && e->value < 0) return false;
@@ -120,7 +120,7 @@ void assume_extent(Module *m, const Expr *extent) {
 
 /* ---- equations */
 
-/* A sum of products of symbols, which dims.c can read. */
+/* True for a sum of products of symbols, which dims.c can parse. */
 static bool polynomial(const Expr *e) {
   if (e->kind == EX_CONST && (e->value > MAX_EXTENT || e->value < -MAX_EXTENT)) return false;
   if (e->kind != EX_CONST && e->kind != EX_SYM && e->kind != EX_ADD && e->kind != EX_MUL) return false;
@@ -133,7 +133,7 @@ static bool substitute(Module *m, OnnxAssumptions *a, int symbol, const Expr *by
   const Symbol *s = &m->symbols.items[symbol];
   Bounds b = known_bounds(m, by);
   if (!polynomial(by) || b.high < (s->min > 1 ? s->min : 1) || (s->max && b.low > s->max))
-    return false; /* 0 is a mistake rather */
+    return false; /* 0 is more likely a mistake */
   Text t = {.arena = a->arena};
   ex_print(m, &t, by);
   OnnxAssumption *e = assumption(a, s->name);
@@ -142,7 +142,7 @@ static bool substitute(Module *m, OnnxAssumptions *a, int symbol, const Expr *by
   return a->news = true;
 }
 
-/* Without the symbols that are a factor of all terms: what holds for all sizes of them, but perhaps not for 0. */
+/* Divides by symbols that are a factor of all terms: the equation then holds for all their sizes except perhaps 0. */
 static const Expr *without_common_factors(Module *m, const Expr *e) {
   for (size_t i = 0; i < m->symbols.n && e->kind == EX_ADD; i++) {
     const Expr *quotient = ex_uses(e, (int)i) ? ex_exact_div(m, e, ex_sym(m, (int)i)) : NULL;
@@ -151,8 +151,8 @@ static const Expr *without_common_factors(Module *m, const Expr *e) {
   return e;
 }
 
-/* difference = 0, solved for the symbol declared last, but before `limit`, that stands alone in one term; NULL when
- * there is none. */
+/* Solves difference = 0 for the symbol that was declared last, but before `limit`, and stands alone in one term;
+ * NULL if there is none. */
 static const Expr *solution(Module *m, const Expr *difference, int limit, int *symbol) {
   difference = without_common_factors(m, difference);
   int best = -1;
@@ -181,7 +181,7 @@ static bool solve(Module *m, OnnxAssumptions *a, const Expr *difference, const c
   return by && substitute(m, a, symbol, by, node);
 }
 
-/* A minimum or maximum with none inside; NULL: there is none. */
+/* Finds a minimum or maximum that contains no other; NULL if there is none. */
 static const Expr *find_choice(const Expr *e) {
   const Expr *found = NULL;
   for (int i = 0; i < e->n && !found; i++) found = find_choice(e->args[i]);
@@ -203,12 +203,13 @@ static const Expr *replaced_in(const void *context, const Expr *e) {
   return e->n ? ex_rebuild(r->m, e, &(ExprRebuild){replaced_in, divide_joined, r}) : e;
 }
 
-/* `e` with the part `from` replaced. */
+/* Returns `e` with the part `from` replaced by `by`. */
 static const Expr *replaced(Module *m, const Expr *e, const Expr *from, const Expr *by) {
   return replaced_in(&(Replacement){m, from, by}, e);
 }
 
-/* Chooses an operand for each minimum and maximum so that the difference vanishes; the others must not be beyond it. */
+/* Chooses one operand of each minimum and maximum so that the difference becomes 0.  Assumes that the other operands
+ * do not exceed it. */
 static bool choose(Module *m, const Expr *difference, int depth) {
   if (ex_is_const(difference, 0)) return true;
   const Expr *choice = depth < MAX_CHOICES ? find_choice(difference) : NULL;
@@ -225,8 +226,8 @@ static bool choose(Module *m, const Expr *difference, int depth) {
   return false;
 }
 
-/* One operand of each minimum and maximum leaves an equation, and with its solution the difference vanishes whatever
- * they choose: total is past + seq in seq - max(0, total - min(past, total)). */
+/* Chooses one operand of each minimum and maximum and solves the equation that is left.  With the solution the
+ * difference must be 0 whatever they choose: total is past + seq in seq - max(0, total - min(past, total)). */
 static bool solve_choice(Module *m, OnnxAssumptions *a, const Expr *difference, const Expr *left, int depth,
                          const char *node) {
   const Expr *choice = find_choice(left), *by;
@@ -244,7 +245,7 @@ static bool solve_choice(Module *m, OnnxAssumptions *a, const Expr *difference, 
 
 /* ---- multiples */
 
-/* What the symbol is divided by inside e, all of it multiplied; 0 when that is too much. */
+/* The product of all divisors of the symbol inside e; 0 if it is too large. */
 static int64_t divisors_over(const Expr *e, int symbol) {
   int64_t product = 1, c;
   if (!ex_uses(e, symbol)) return 1;
@@ -260,7 +261,7 @@ static const Expr *times_symbol(Module *m, const Expr *e, int symbol, int64_t c)
   return ex_subst(m, e, symbol, ex_muli(m, ex_sym(m, symbol), c));
 }
 
-/* The dimension is c times another one: "h" is 8*h_div_8. */
+/* Assumes that the dimension is c times a new one: "h" is 8*h_div_8. */
 static bool substitute_multiple(Module *m, OnnxAssumptions *a, int symbol, int64_t c, const char *node) {
   const char *name = m->symbols.items[symbol].name, *mark = strstr(name, "_div_");
   int64_t before = mark ? strtoll(mark + 5, NULL, 10) : 1;
@@ -276,8 +277,8 @@ static bool may_be_multiple(const Module *m, int symbol) {
   return m->symbols.items[symbol].axis < 0 && m->symbols.items[symbol].max == 0;
 }
 
-/* difference = 0 once dimensions are multiples of what they are divided by: 2*((h + 1) div 2) - h, where a decoder of
- * images meets its encoder. */
+/* Solves difference = 0 by making dimensions multiples of their divisors: 2*((h + 1) div 2) - h, where the decoder
+ * of an image model meets its encoder. */
 static bool choose_multiples(Module *m, OnnxAssumptions *a, const Expr *difference, const char *node) {
   int64_t *c = ARENA_ARRAY(m->arena, int64_t, m->symbols.n);
   const Expr *rest = difference;
@@ -286,7 +287,7 @@ static bool choose_multiples(Module *m, OnnxAssumptions *a, const Expr *differen
     if (c[i] > 1) rest = times_symbol(m, rest, (int)i, c[i]);
   }
   if (!ex_is_const(rest, 0)) return false;
-  for (size_t i = 0; i < m->symbols.n; i++) { /* the smallest of each that will do */
+  for (size_t i = 0; i < m->symbols.n; i++) { /* finds the smallest sufficient multiple of each */
     int64_t most = c[i];
     for (int64_t smaller = 1; smaller < most && c[i] == most; smaller++) {
       if (most % smaller) continue;
@@ -326,7 +327,7 @@ bool assume_equal(Module *m, OnnxAssumptions *a, const Expr *x, const Expr *y, c
   const Expr *difference = ex_sub(m, x, y);
   bool ok = choose(m, difference, 0) || solve(m, a, difference, node) ||
             solve_choice(m, a, difference, difference, 0, node) || choose_multiples(m, a, difference, node);
-  m->expr_fault = NULL; /* of what was only tried */
+  m->expr_fault = NULL; /* a failed attempt is no error */
   return ok;
 }
 

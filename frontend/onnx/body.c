@@ -1,7 +1,7 @@
 /* frontend/onnx/body.c - see body.h; bodies.def has the grammar.
  *
- * One reader goes through the text of a body.  It makes the nodes as it reads them, and reads without making where a
- * condition does not hold.  Names are checked in either case, so that a body that parses for one call does for all.
+ * A single pass reads the text of a body and makes the nodes.  Where a condition does not hold, it reads without
+ * making nodes.  Names are checked in both cases, so a body that parses for one call parses for all.
  */
 #include "frontend/onnx/body.h"
 
@@ -18,7 +18,7 @@ const OnnxBody onnx_bodies[] = {
 };
 const size_t onnx_nbodies = sizeof onnx_bodies / sizeof *onnx_bodies;
 
-static const char newest[] = "ai.onnx"; /* the domain of nodes made here: this very string */
+static const char newest[] = "ai.onnx"; /* the domain of nodes made here, compared by address */
 
 bool onnx_body_has_made(const Onnx__NodeProto *node) { return node->domain == newest; }
 
@@ -40,18 +40,18 @@ typedef struct BodyReader {
   Arena *a;
   const OnnxBody *body;
   const Onnx__NodeProto *call;
-  const char *at;     /* in the text */
+  const char *at;     /* position in the text */
   NameMap declared;   /* every name of a value so far */
-  NameMap values;     /* those that there are */
+  NameMap values;     /* the names that have a value */
   NameMap attributes; /* name -> AttributeProto, given or default */
-  NameMap allowed;    /* every attribute's name */
+  NameMap allowed;    /* the names of all attributes */
   BodyNames inputs, outputs;
   struct {
     Onnx__NodeProto **items;
     size_t n, cap;
   } nodes;
-  int unnamed;     /* results so far that the text gives no name */
-  const char *why; /* the call does not fit; NULL */
+  int unnamed;     /* number of results so far without a name in the text */
+  const char *why; /* why the call does not fit; NULL if it does */
 } BodyReader;
 
 /* ---- words and numbers */
@@ -76,7 +76,7 @@ static void need(BodyReader *r, const char *token) {
   if (!take(r, token)) malformed(r);
 }
 
-/* Between the token that was taken and `end`, with commas: is there another item? */
+/* After an item of a list with commas that ends at `end`: true if another item follows. */
 static bool another(BodyReader *r, const char *end, size_t already) {
   if (take(r, end)) return false;
   if (already) need(r, ",");
@@ -138,7 +138,7 @@ static Onnx__AttributeProto *int_list(BodyReader *r) {
   return x;
 }
 
-/* @name or @name[i]: an attribute of the call, NULL when absent. */
+/* Reads @name or @name[i], an attribute of the call; NULL if absent. */
 static Onnx__AttributeProto *reference(BodyReader *r) {
   need(r, "@");
   const char *name = word(r);
@@ -162,7 +162,7 @@ static Onnx__AttributeProto *value(BodyReader *r) {
   }
 }
 
-/* ---- what the call gives */
+/* ---- the arguments of the call */
 
 static bool gives(char *const *names, size_t n, size_t i) { return i < n && names[i] && *names[i]; }
 
@@ -208,7 +208,7 @@ static const char *value_text(Arena *a, const Onnx__AttributeProto *x) {
   return arena_printf(a, "%lld", (long long)x->i);
 }
 
-/* The default, and what else it may be. */
+/* Reads the default of an attribute and its other permitted values. */
 static void read_choices(BodyReader *r, const char *name, const Onnx__AttributeProto *given) {
   bool only = take(r, "=="), chosen = !given, listed = only;
   if (!only && !take(r, "=")) return;
@@ -260,7 +260,7 @@ static bool is_output_wanted(const BodyReader *r, const char *name) {
   return false;
 }
 
-/* [name] [!name] [name=value] */
+/* Reads [name] [!name] [name=value]; true if all conditions hold. */
 static bool read_conditions(BodyReader *r) {
   bool holds = true;
   while (take(r, "[")) {
@@ -296,7 +296,7 @@ static char *fresh(BodyReader *r, const char *type) {
   return arena_printf(r->a, "%s.%d", dot ? dot + 1 : type, ++r->unnamed);
 }
 
-/* A node of these operands and one result, whose name comes out. */
+/* Adds a node with these operands and one result, and returns the result's name. */
 static char *add_simple(BodyReader *r, const char *type, Onnx__AttributeProto *attr, size_t n, char *const *operands) {
   BodyNames in = {0}, out = {0};
   for (size_t i = 0; i < n; i++) ARENA_PUSH(r->a, &in, operands[i]);
@@ -311,7 +311,7 @@ static char *add_simple(BodyReader *r, const char *type, Onnx__AttributeProto *a
   return name;
 }
 
-/* A number or list among operands; a number has the type of the first operand. */
+/* Adds a number or list among operands; a number gets the type of the first operand. */
 static char *add_constant(BodyReader *r, const Onnx__AttributeProto *x, const BodyNames *operands) {
   Onnx__AttributeProto *a = ARENA_NEW(r->a, Onnx__AttributeProto);
   *a = *x;
@@ -325,7 +325,7 @@ static char *add_constant(BodyReader *r, const Onnx__AttributeProto *x, const Bo
 
 static void read_node(BodyReader *r, bool keep, const char *type, const BodyNames *results);
 
-/* One operand; false when it is absent and its node is its first operand then. */
+/* Reads one operand; false if it is absent, in which case its node becomes its first operand. */
 static bool read_operand(BodyReader *r, bool keep, BodyNames *in) {
   char *name = arena_strdup(r->a, "");
   if (!isalpha((unsigned char)peek(r))) {
@@ -369,7 +369,7 @@ static void read_node_attributes(BodyReader *r, Onnx__NodeProto *node) {
   node->attribute = list.items, node->n_attribute = list.n;
 }
 
-/* The node behind its type. */
+/* Reads the rest of a node after its type. */
 static void read_node(BodyReader *r, bool keep, const char *type, const BodyNames *results) {
   Onnx__NodeProto read = ONNX__NODE_PROTO__INIT;
   BodyNames in = {0};

@@ -12,7 +12,7 @@ Val splat_like(ImportNode *n, Val like, double value) {
 
 bool extents_broadcast(ImportNode *n, const Expr *p, const Expr *q) {
   if (p == q || ex_is_const(p, 1) || ex_is_const(q, 1)) return true;
-  if (assume_one(n->m, p) || assume_one(n->m, q)) return false; /* not in this attempt */
+  if (assume_one(n->m, p) || assume_one(n->m, q)) return false; /* a new assumption: fail this attempt */
   return equal_or_one(n, p, q);
 }
 
@@ -64,7 +64,8 @@ Val select3(ImportNode *n, Val condition, Val x, Val y) {
   return build_op(n->b, &(OpSpec){.kind = OP_select, .nin = 3, .in = in});
 }
 
-/* The gradient of a clipped number is 0, of one at a bound too, while max and min share it between equal operands. */
+/* Clips on one side.  Its gradient is 0 for clipped numbers and at the bound, whereas max and min would share it
+ * between equal operands. */
 static Val bounded(ImportNode *n, Val x, Val bound, bool low) {
   if (!x || !bound) return x;
   if (!import_trains(n->im) || !dtype_is_float(type_of(n->b->f, x)->dtype))
@@ -121,7 +122,7 @@ Val mean_axes(ImportNode *n, Val x, unsigned axes, bool keepdims) {
   return build_binary(n->b, OP_div, sum, build_size(n->b, type_of(n->b->f, sum), count));
 }
 
-/* The number of a loop's round, counted from the end? */
+/* True if the operation is the number of a loop's round, counted from the end. */
 static bool counts_down(const ImportNode *n, const Op *op) {
   const Op *loop = op_of(n->b->f, op->in[1]);
   const Expr *from = uniform_integer(n->m, n->b->f, op->in[0]),
@@ -129,9 +130,9 @@ static bool counts_down(const ImportNode *n, const Op *op) {
   return from && trips && known_gt(n->m, ex_addi(n->m, from, 2), trips);
 }
 
-enum { MAX_VISITS = 1000 }; /* operations that an index may come from, shared ones as often as they are used */
+enum { MAX_VISITS = 1000 }; /* operations to visit for one index; shared ones count once per use */
 
-/* Every element is >= 0, as far as the operations it comes from tell. */
+/* True if the operations that compute the value show that every element is >= 0. */
 static bool never_negative(const ImportNode *n, Val v, int *visits) {
   const Func *f = n->b->f;
   const Op *op = op_of(f, v);
@@ -162,7 +163,7 @@ static bool never_negative(const ImportNode *n, Val v, int *visits) {
   }
 }
 
-/* Element e of a constant list: of the file, or known otherwise; false: it is not. */
+/* Reads element e of a constant list, from the file or known otherwise; false if it is not constant. */
 static bool constant_element(ImportNode *n, size_t i, int64_t e, int64_t *out) {
   const ImportItem *item = n->in[i];
   ImportKnown known = input_known(n, i);

@@ -1,9 +1,9 @@
-/* frontend/onnx/data.c - where the elements of a tensor lie; see file.h.
+/* frontend/onnx/data.c - locates the elements of a tensor; see file.h.
  *
- * Three places: raw_data or packed floats (a range of the model file, known from the pre-pass), an
- * external file, and typed fields.  Of the typed fields int64_data, uint64_data and floats that are not
- * packed already lie in memory as the element type does, so the blob is the message's own array;
- * int32_data holds narrower types one per int32 and is copied.
+ * There are three places: raw_data or packed floats (a range of the model file, known from the pre-pass), an
+ * external file, and typed fields.  In memory, int64_data, uint64_data and unpacked floats already have the layout
+ * of the element type, so the blob is the message's own array.  int32_data holds one narrower element per int32 and
+ * is copied.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -16,7 +16,7 @@
 
 static const struct {
   const char *name;
-  bool known; /* apc has it, as `dtype` */
+  bool known; /* apc supports it, as `dtype` */
   DType dtype;
 } onnx_types[] = {
     [0] = {"UNDEFINED", false, 0},       [1] = {"FLOAT", true, DT_f32},      [2] = {"UINT8", true, DT_u8},
@@ -39,7 +39,7 @@ bool onnx_dtype(int32_t t, DType *out) {
 
 const char *onnx_dtype_name(int32_t t) { return t < 0 || t >= ONNX_TYPES ? "unknown" : onnx_types[t].name; }
 
-/* What every function below needs: the tensor, and how to complain about it. */
+/* The tensor and how to report errors in it, which every function below needs. */
 typedef struct Source {
   OnnxFile *f;
   Diags *d;
@@ -114,7 +114,7 @@ static bool wrong_count(const Source *s, size_t n, const char *field) {
   return bad(s, DIAG_onnx_tensor, "its shape asks for %" PRIu64 " elements, %s has %zu", s->out->elements, field, n);
 }
 
-/* The message's own array is the data. */
+/* Uses the message's own array as the data. */
 static bool in_place(const Source *s, const void *items, size_t n, const char *field) {
   if (n != s->out->elements) return wrong_count(s, n, field);
   s->out->blob = onnx_add_blob(s->f, (OnnxBlob){NULL, items, s->out->bytes});
@@ -122,7 +122,7 @@ static bool in_place(const Source *s, const void *items, size_t n, const char *f
   return true;
 }
 
-/* Smallest and largest int64 that an element of the type can store (floats: their 16 bits). */
+/* The smallest and largest int64 that an element of the type can store (floats: their 16 bits). */
 static void stored_range(DType t, int64_t *low, int64_t *high) {
   int bits = (int)dtype_bytes(t) * 8;
   switch (dtype_class(t)) {
@@ -138,7 +138,7 @@ static int64_t element(const Onnx__TensorProto *t, bool wide, size_t i) {
   return t->uint64_data[i] > INT64_MAX ? INT64_MAX : (int64_t)t->uint64_data[i];
 }
 
-/* Elements of at most 4 bytes out of int32_data or (`wide`) uint64_data. */
+/* Copies elements of at most 4 bytes out of int32_data or (`wide`) uint64_data. */
 static bool narrowed(const Source *s, bool wide) {
   const char *field = wide ? "uint64_data" : "int32_data";
   size_t n = wide ? s->t->n_uint64_data : s->t->n_int32_data, size = dtype_bytes(s->out->dtype);
@@ -212,24 +212,23 @@ static bool has_dotdot(const char *path) {
   return false;
 }
 
-/* Does that real path lie in the real folder? */
+/* True if the real path lies in the real folder. */
 static bool lies_in(const char *real, const char *folder) {
   size_t n = strlen(folder);
   if (n == 1) n = 0; /* the root folder: every path is inside */
   return strncmp(real, folder, n) == 0 && real[n] == '/';
 }
 
-/* The real folder of the model's file, which is another than where it is opened when it is a link there; NULL: none.
- * The caller frees it. */
+/* The real folder of the model's file, if that is a link to another folder; NULL if not.  The caller frees it. */
 static char *folder_of_file(const OnnxFile *f) {
   char *real = realpath(f->path, NULL), *slash = real ? strrchr(real, '/') : NULL;
   if (slash) slash[slash == real] = '\0';
   return real;
 }
 
-/* The real path of `location`, which must lie inside the real folder of the model; in the file's arena.  A cache of a
- * hub has links to the model and its data, side by side, and both files in a folder elsewhere: that is the model's as
- * well.  NULL after a diagnostic. */
+/* Returns the real path of `location` in the file's arena; it must lie inside the real folder of the model.  A hub's
+ * cache has links to the model and its data side by side, and both files in a folder elsewhere, which also counts as
+ * the model's.  NULL after a diagnostic. */
 static const char *resolve(const Source *s, const char *location) {
   if (location[0] == '/') {
     bad(s, DIAG_onnx_external, "its location %s is an absolute path", location);
@@ -258,7 +257,7 @@ static const char *resolve(const Source *s, const char *location) {
   return result;
 }
 
-/* The blob of that real path, mapped once. */
+/* Returns the blob of a real path, which is mapped once. */
 static bool external_blob(const Source *s, const char *path, uint32_t *blob) {
   for (uint32_t i = 1; i < s->f->blobs.n; i++) {
     const char *known = s->f->blobs.items[i].blob.path;
@@ -281,7 +280,7 @@ static bool find_external(const Source *s, const External *e) {
   if (e->offset <= size && s->out->bytes <= size - e->offset) return true;
   return bad(s, DIAG_onnx_external,
              "bytes %" PRIu64 " to %" PRIu64 " + %" PRIu64
-             " of %s are past its end: that file is truncated, or another one; it has %" PRIu64 " bytes",
+             " of %s are past its end: that file is truncated or the wrong one; it has %" PRIu64 " bytes",
              e->offset, e->offset, s->out->bytes, e->location, size);
 }
 
@@ -291,7 +290,7 @@ static bool is_refused(const OnnxFile *f, const char *location) {
   return false;
 }
 
-/* What is wrong with a location is said once: all tensors that lie there have it in common. */
+/* Reports a faulty location once: all tensors there have the same fault. */
 static bool external_data(const Source *s) {
   External e = {0};
   if (!parse_external(s, &e)) return false;

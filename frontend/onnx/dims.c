@@ -1,5 +1,5 @@
-/* frontend/onnx/dims.c - see dims.h.  Grammar: sum = product (('+' | '-') product)*,
- * product = ['-'] atom ('*' atom)*, atom = name | number | '(' sum ')'. */
+/* frontend/onnx/dims.c - see dims.h.  Grammar: sum = product (('+' | '-') product)*, product = ['-'] atom ('*'
+ * atom)*, atom = name | number | '(' sum ')'. */
 #include "frontend/onnx/dims.h"
 
 #include <ctype.h>
@@ -8,13 +8,13 @@
 
 #include "frontend/known.h"
 
-enum { MAX_SUM = 256 }; /* characters; longer texts are taken as names */
+enum { MAX_SUM = 256 }; /* characters; longer texts are names */
 
 static bool name_char(char c, bool first) {
   return isalpha((unsigned char)c) || c == '_' || (!first && (isdigit((unsigned char)c) || c == '.'));
 }
 
-/* The symbol of that name, or the number the options give it. */
+/* Returns the symbol of that name, or the number that the options bind it to. */
 static const Expr *assumed(OnnxDims *dims, const char *text);
 
 static const Expr *named(OnnxDims *dims, const char *name) {
@@ -88,15 +88,16 @@ static const Expr *sum(Cursor *c) {
   return e;
 }
 
-/* What assume_equal printed; its dimensions are those of an earlier attempt, so none stands for itself. */
+/* Parses an expression that assume_equal printed.  Its dimensions are those of an earlier attempt, so each is looked
+ * up by name again. */
 static const Expr *assumed(OnnxDims *dims, const char *text) {
   Cursor c = {dims, text, 0};
   return sum(&c);
 }
 
-/* Syntax only, so that a text that does not parse adds no symbols. */
+/* Checks only the syntax, so that a text that does not parse adds no symbols. */
 static bool looks_like_sum(const char *s) {
-  bool operand = false; /* the last thing was an operand */
+  bool operand = false; /* the previous token was an operand */
   int open = 0;
   for (; *s; s++) {
     if (*s == ' ') continue;

@@ -50,7 +50,7 @@ ImportFact fact_of_known(Module *m, const ImportKnown *k) {
   return f;
 }
 
-/* Small operations are as many as the file has nodes. */
+/* Counts work against the limit; small operations are free, as there are only as many as nodes in the file. */
 static bool spend(Evaluation *e, double work) {
   if (work <= EVALUATE_FREE) return true;
   if (work > (double)(EVALUATE_WORK - e->work)) return false;
@@ -71,16 +71,16 @@ ImportFact fact_of_tensor(Evaluation *e, FactTensor tensor) {
   return (ImportFact){.kind = FACT_CONSTANT, .type = tensor.type, .n = f.n, .cells = cells};
 }
 
-/* ---- one operation by the interpreter */
+/* ---- one operation, by the interpreter */
 
 static InterpTensor tensor_of(const Type *t, const Cell *cells) {
-  InterpTensor x = {.dtype = t->dtype, .rank = t->rank, .cells = (Cell *)(uintptr_t)cells}; /* only read */
+  InterpTensor x = {.dtype = t->dtype, .rank = t->rank, .cells = (Cell *)(uintptr_t)cells}; /* read-only */
   type_constant_dims(t, x.dims);
   return x;
 }
 
-/* The operation alone in a function, its operands as inputs of these types; the output is result number `which`, of
- * type `out`. */
+/* Makes a function of this operation alone, with its operands as inputs of these types.  The output is result number
+ * `which`, of type `out`. */
 static Func *function_of(const Evaluation *e, const Op *op, const Type *const *in, int which, const Type *out,
                          Arena *scratch) {
   Func *f = ARENA_NEW(scratch, Func);
@@ -147,7 +147,7 @@ static bool constant_attrs(const Op *op) {
   return true;
 }
 
-/* Elements read and written; the product of operands and result where elements are multiplied with each other. */
+/* Elements read and written; for contractions the product of the extents of operands and result. */
 static double work_of(const Evaluation *e, const Op *op) {
   double sum = 0, product = 1, n;
   int64_t dims[MAX_RANK];
@@ -167,7 +167,7 @@ static const Cell *constants(Evaluation *e, const Op *op, int which) {
   for (int i = 0; i < op->nin; i++) types[i] = type_of(e->f, op->in[i]), in[i] = e->facts[op->in[i]].cells;
   const Cell *cells = interpret(e, op, types, in, which, out);
   if (!cells || !dtype_is_float(out->dtype)) return cells;
-  Cell *rounded = (Cell *)(uintptr_t)cells; /* made by interpret */
+  Cell *rounded = (Cell *)(uintptr_t)cells; /* allocated by interpret */
   for (int64_t i = 0, n = type_elements(e->m, out)->value; i < n; i++) {
     uint8_t bytes[8];
     dtype_store_f(out->dtype, bytes, rounded[i].f);
@@ -176,7 +176,7 @@ static const Cell *constants(Evaluation *e, const Op *op, int which) {
   return cells;
 }
 
-/* ---- with sizes among the elements */
+/* ---- elements that contain sizes */
 
 static Number element(const Evaluation *e, Val v, int64_t i) {
   const ImportFact *f = &e->facts[v];
@@ -186,7 +186,7 @@ static Number element(const Evaluation *e, Val v, int64_t i) {
                                                  : (Number){ex_const(e->m, f->cells[i].i), 1};
 }
 
-/* Bit i: operand i's elements become elements of the result, unchanged; the others say which ones. */
+/* Bit i: operand i's elements become elements of the result, unchanged; the other operands select them. */
 static unsigned moves(const Op *op) {
   if (op_arranges(op->kind)) return 1;
   switch (op->kind) {
@@ -200,7 +200,7 @@ static unsigned moves(const Op *op) {
   }
 }
 
-enum { PLACE_VALUE = -1, PLACE_ZERO = 0 }; /* no place of an operand: what pad adds, what lies outside a table */
+enum { PLACE_VALUE = -1, PLACE_ZERO = 0 }; /* no element: a value that pad adds, or zero outside a table */
 
 static bool moved(Evaluation *e, const Op *op, Number *items, int64_t n) {
   const Type *types[MAX_OPERANDS], *out = type_of(e->f, op->out);
@@ -298,7 +298,7 @@ static FactKind missing_in(const ImportFact *f) {
   return f->kind == FACT_SIZES || f->kind == FACT_CONSTANT ? f->missing : f->kind;
 }
 
-/* Why the result is not known: the operand that is data, else one that is not expressed, else one that is too large. */
+/* Why the result is unknown: an operand that is data, else one that cannot be expressed, else one that is too large. */
 static ImportFact blame(const Evaluation *e, const Op *op, Val v, FactKind otherwise) {
   static const FactKind order[] = {FACT_DATA, FACT_OPEN, FACT_LARGE};
   ImportFact f = {.kind = otherwise, .missing = otherwise, .type = type_of(e->f, v)};
@@ -332,7 +332,7 @@ static ImportFact fact_of_op(Evaluation *e, const Op *op, Val v) {
   const char *fault = e->m->expr_fault;
   bool any = false, all = true;
   if (!sizes || n > KNOWN_MAX || !with_sizes(e, op, items, n)) return blame(e, op, v, FACT_OPEN);
-  if (e->m->expr_fault != fault) { /* a size beyond 64 bits: nobody has asked for it yet */
+  if (e->m->expr_fault != fault) { /* a size beyond 64 bits; it is an error only if it is used */
     e->m->expr_fault = fault;
     return blame(e, op, v, FACT_OPEN);
   }
@@ -349,7 +349,7 @@ static ImportFact fact_of_op(Evaluation *e, const Op *op, Val v) {
                       .items = copy};
 }
 
-/* Operands first, without recursion: a file may chain a million operations. */
+/* Evaluates operands first, without recursion: a file may chain a million operations. */
 const ImportFact *evaluate(Evaluation *e, Val v) {
   struct {
     Val *items;
@@ -379,7 +379,7 @@ ImportKnown fact_known(Module *m, const ImportFact *f) {
     return (ImportKnown){0};
   for (int64_t i = 0; i < f->n; i++) {
     if (f->cells && dtype_class(f->type->dtype) == DTC_U && f->cells[i].i < 0)
-      return (ImportKnown){0}; /* beyond an int64 */
+      return (ImportKnown){0}; /* does not fit an int64 */
     items[i] = f->cells ? ex_const(m, f->cells[i].i) : f->items[i].numerator;
   }
   return known_make(m, f->type, items);

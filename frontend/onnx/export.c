@@ -6,7 +6,7 @@
 #include "base/die.h"
 #include "ir/layout/body.h"
 
-/* ---- what all writers use */
+/* ---- shared by all writers */
 
 const char *export_no_form(const Writing *n, const char *why) {
   Export *x = n->x;
@@ -53,7 +53,7 @@ static const char *vector(const Writing *n, int count, const int64_t *v) {
 
 /* ---- sizes */
 
-/* One extent of an input that is this symbol. */
+/* Computes one extent of an input that is this symbol. */
 static const char *symbol_value(const Writing *n, int symbol) {
   const Func *f = n->x->main;
   for (size_t i = 0; i < f->ops.n; i++) {
@@ -113,7 +113,7 @@ const char *extents_of(const Writing *n, int rank, const Expr *const *dims) {
   return node(&named, "Concat", rank, parts, onnx_write_int(n->x->w, "axis", 0));
 }
 
-/* An extent of 0 is one (allowzero), not "as before". */
+/* Reshapes with allowzero, so that an extent of 0 is 0 and not "as before". */
 const char *reshaped(const Writing *n, const char *x, int rank, const Expr *const *dims) {
   const char *shape = extents_of(n, rank, dims);
   return node(n, "Reshape", 2, (const char *const[]){x, shape}, onnx_write_int(n->x->w, "allowzero", 1));
@@ -191,7 +191,7 @@ static const char *write_broadcast(const Writing *n) {
   return expanded(n, x);
 }
 
-/* Ends that lie behind the operand are cut, so start + extent * stride serves. */
+/* Ends beyond the operand are clipped, so start + extent * stride is a valid end. */
 static const char *write_slice(const Writing *n) {
   const Attr *starts = op_attr(n->op, AT_starts), *strides = op_attr(n->op, AT_strides);
   const Expr *ends[MAX_RANK];
@@ -209,7 +209,7 @@ static const char *write_pad(const Writing *n) {
   const Attr *low = op_attr(n->op, AT_low), *high = op_attr(n->op, AT_high);
   const Expr *pads[2 * MAX_RANK];
   for (int d = 0; d < low->n; d++) pads[d] = low->u.exprs[d], pads[low->n + d] = high->u.exprs[d];
-  if (n->type->dtype == DT_bool) return export_no_form(n, "Pad takes no bool");
+  if (n->type->dtype == DT_bool) return export_no_form(n, "Pad does not support bool");
   return node3(n, "Pad", operand(n, 0), extents_of(n, 2 * low->n, pads),
                import_number(n, n->type->dtype, op_float(n->op, AT_value, 0)));
 }
@@ -236,7 +236,7 @@ static const char *write_reduce(const Writing *n) {
       [RED_OR] = "ReduceMax",  [RED_AND] = "ReduceMin",      [RED_ONE] = NULL};
   Reduction r = op_attr(n->op, AT_op)->u.reduction;
   const char *type = types[r], *x = operand(n, 0);
-  if (!type) return export_no_form(n, "a choice of one of equal elements");
+  if (!type) return export_no_form(n, "no operator picks one of equal elements");
   bool is_bool = n->type->dtype == DT_bool;
   if (is_bool) x = cast_to(n, x, DT_i32);
   const char *y = reduced(n, type, x, op_attr(n->op, AT_axes));
@@ -248,8 +248,8 @@ static const char *write_dot(const Writing *n) {
               onnx_write_string(n->x->w, "equation", op_str(n->op, AT_spec)));
 }
 
-/* Is the index an input of the model that must lie inside the table anyhow (ir/index_bound.h)?  Negative ones ONNX
- * counts itself. */
+/* True if the index is an input of the model that must lie inside the table anyway (ir/index_bound.h).  ONNX handles
+ * negative ones itself. */
 static bool index_is_checked(const Writing *n, Val index, const Expr *extent) {
   const Func *f = n->s->f;
   if (f != n->x->main) return false;
@@ -265,8 +265,8 @@ static bool index_is_checked(const Writing *n, Val index, const Expr *extent) {
   }
 }
 
-/* Does the index follow from the sizes alone?  A program refuses sizes that put it outside its table, so ONNX may have
- * its error; who reads the plain Gather again also finds the largest size again. */
+/* True if the index follows from sizes alone.  A program refuses sizes that put it outside its table, so ONNX may
+ * report its own error; importing the plain Gather again also yields the largest size again. */
 static bool index_follows(const Writing *n) {
   const Func *f = n->s->f;
   bool found = false;
@@ -275,7 +275,7 @@ static bool index_follows(const Writing *n) {
   return found;
 }
 
-/* An index outside the operand gives 0 here and is an error of ONNX, so it is moved inside and its result replaced. */
+/* An index outside the operand yields 0 here and is an error in ONNX, so it is clamped and its result replaced. */
 static const char *write_gather(const Writing *n, const char *type) {
   int axis = (int)op_int(n->op, AT_axis, 0);
   const Type *table = operand_type(n, 0), *index = operand_type(n, 1);
@@ -293,7 +293,7 @@ static const char *write_gather(const Writing *n, const char *type) {
   const char *y = node(n, type, 2, (const char *const[]){operand(n, 0), inside}, attr);
   const char *valid = node2(n, "Equal", i, inside);
   if (strcmp(type, "Gather") == 0 &&
-      n->type->rank > index->rank + axis) { /* the index stands at `axis`; the dimensions behind follow */
+      n->type->rank > index->rank + axis) { /* the index is at `axis`; the later dimensions follow */
     int rank = n->type->rank - axis;
     for (int d = 0; d < rank; d++) dims[d] = d < index->rank ? index->dims[d] : ex_const(n->x->m, 1);
     valid = reshaped(n, valid, rank, dims);
@@ -302,18 +302,18 @@ static const char *write_gather(const Writing *n, const char *type) {
 }
 
 static const char *write_scan(const Writing *n) {
-  if (op_attr(n->op, AT_op)->u.reduction != RED_SUM) return export_no_form(n, "only running sums are (CumSum)");
+  if (op_attr(n->op, AT_op)->u.reduction != RED_SUM) return export_no_form(n, "ONNX has only running sums (CumSum)");
   Onnx__AttributeProto *attrs[2] = {onnx_write_int(n->x->w, "exclusive", op_int(n->op, AT_exclusive, 0)),
                                     onnx_write_int(n->x->w, "reverse", op_int(n->op, AT_reverse, 0))};
   const char *in[2] = {operand(n, 0), onnx_write_scalar(n->x->w, DT_i64, 0, op_int(n->op, AT_axis, 0), false)};
   return onnx_write_node(n->x->w, "CumSum", n->wanted, 2, in, 2, attrs);
 }
 
-/* Both results, used or not. */
+/* Writes both results, even if unused. */
 static const char *write_topk(const Writing *n) {
   OnnxWriter *w = n->x->w;
   const char *in[2] = {operand(n, 0), import_extent_of(n, op_expr(n->op, AT_k))}, *results[2];
-  if (n->type->dtype == DT_bf16) return export_no_form(n, "TopK takes no bf16");
+  if (n->type->dtype == DT_bf16) return export_no_form(n, "TopK does not support bf16");
   if (!in[1]) return NULL;
   Onnx__AttributeProto *attrs[2] = {onnx_write_int(w, "axis", op_int(n->op, AT_axis, 0)),
                                     onnx_write_int(w, "largest", op_int(n->op, AT_descending, 0) != 0)};
@@ -353,7 +353,7 @@ static const char *write_same(const Writing *n) {
 
 static const char *write_shift(const Writing *n) {
   bool left = n->op->kind == OP_shl;
-  if (dtype_class(n->type->dtype) != DTC_U) return export_no_form(n, "BitShift takes only unsigned integers");
+  if (dtype_class(n->type->dtype) != DTC_U) return export_no_form(n, "BitShift supports only unsigned integers");
   return node(n, "BitShift", 2, (const char *const[]){operand(n, 0), operand(n, 1)},
               onnx_write_string(n->x->w, "direction", left ? "LEFT" : "RIGHT"));
 }
@@ -371,12 +371,12 @@ bool write_range(Export *x, ExportScope *s, size_t from, size_t to, const char *
   for (size_t i = from; i < to; i++) {
     const Op *op = &s->f->ops.items[i];
     if (op->kind == OP_input || s->skip[i]) continue;
-    bool lost = false; /* what an operation without a form gave cannot be used */
+    bool lost = false; /* a value without an ONNX form cannot be used */
     for (int k = 0; k < op->nin; k++) lost = lost || !s->names[op->in[k]];
     Writing n = {x, s, op, op->out ? type_of(s->f, op->out) : NULL,
                  prefix ? arena_printf(x->w->arena, "%s/%s", prefix, op->name) : op->name};
     if (op->kind == OP_loop) {
-      const Loop *l = &s->loops.items[s->loops.of[i]]; /* the round's number belongs to the body */
+      const Loop *l = &s->loops.items[s->loops.of[i]]; /* the number of the round belongs to the body */
       ok = !lost && write_loop(&n, s, l, prefix) && ok;
       i = l->end - 1;
       continue;
@@ -410,7 +410,7 @@ static const char *write_op(const Writing *n) {
   const char *x = n->op->nin ? operand(n, 0) : NULL;
   if (same[n->op->kind].type) {
     if ((n->op->kind == OP_and || n->op->kind == OP_or || n->op->kind == OP_xor) && t != DT_bool)
-      return export_no_form(n, "bitwise operators came with operator set 18");
+      return export_no_form(n, "bitwise operators need operator set 18");
     return write_same(n);
   }
   switch (n->op->kind) {
@@ -429,7 +429,7 @@ static const char *write_op(const Writing *n) {
     case OP_cast: return cast_to(n, x, op_attr(n->op, AT_to)->u.dtype);
     case OP_broadcast: return write_broadcast(n);
     case OP_reshape: return reshaped(n, x, n->type->rank, n->type->dims);
-    case OP_within: return x; /* ONNX looks itself */
+    case OP_within: return x; /* ONNX checks this itself */
     case OP_transpose: return node1_ints(n, "Transpose", x, "perm", n->type->rank, op_attr(n->op, AT_perm)->u.ints);
     case OP_slice: return n->type->rank ? write_slice(n) : node1(n, "Identity", x);
     case OP_pad: return write_pad(n);

@@ -1,8 +1,8 @@
 /* frontend/onnx/export_loop.c - loops as ONNX Loop.
  *
- * Carries are carried values.  A carry that only takes what each round made, at the number of the round or in the
- * reverse order, is what a Loop collects (a scan output); then the carry, its initial value and its update are not
- * written on their own.  What is read from outside is read by name.  Initializers stay with the model's graph.
+ * Carries become carried values.  A carry that only takes one row per round, in the order of rounds or in reverse,
+ * becomes a scan output of the Loop; then the carry, its initial value and its update are not written separately.
+ * The body reads outer values by name.  Initializers stay in the model's graph.
  */
 #include "frontend/onnx/export_private.h"
 #include "frontend/known.h"
@@ -13,7 +13,7 @@ static const Op *loop_op(const Func *f, const Loop *l) { return &f->ops.items[l-
 static const Op *carry_op(const Func *f, const Loop *l, int k) { return &f->ops.items[l->begin + 1 + (size_t)k]; }
 static const Op *leave_op(const Func *f, const Loop *l, int k) { return &f->ops.items[l->repeat + 1 + (size_t)k]; }
 
-/* Counts `at` the rounds of the loop up or down? */
+/* Whether `at` counts the rounds of the loop up or down. */
 static Order counts(Module *m, const Func *f, const Op *loop, Val at) {
   const Op *op = op_of(f, at);
   const Expr *trips = op_expr(loop, AT_trips);
@@ -23,7 +23,7 @@ static Order counts(Module *m, const Func *f, const Op *loop, Val at) {
   return down ? BACKWARD : CARRIED;
 }
 
-/* ---- what is collected */
+/* ---- scan outputs */
 
 static int *uses_of(Arena *a, const Func *f) {
   int *uses = ARENA_ARRAY(a, int, f->values.n);
@@ -33,7 +33,7 @@ static int *uses_of(Arena *a, const Func *f) {
   return uses;
 }
 
-/* All rounds take place, and the carry's rows are those they made. */
+/* The order in which carry k collects one row of every round; all rounds must take place. */
 static Order collected(Module *m, const Func *f, const Loop *l, int k) {
   const Op *loop = loop_op(f, l), *carry = carry_op(f, l, k), *leave = leave_op(f, l, k),
            *update = op_of(f, leave->in[1]);
@@ -82,14 +82,14 @@ static const char *copied(const Writing *n, const char *wanted, const char *x) {
   return node1(&named, "Identity", x);
 }
 
-/* The most rounds there will be, as a scalar. */
+/* The maximum number of rounds, as a scalar. */
 static const char *rounds(const Writing *n) {
   const Expr *trips = op_expr(n->op, AT_trips), *count = uniform_integer(n->x->m, n->s->f, n->op->in[0]);
   if (!trips || trips == count) return operand(n, 0);
   return node2(n, "Min", operand(n, 0), reshaped(n, import_extent_of(n, trips), 0, NULL));
 }
 
-/* The row a round makes, without the dimension along which rows are stacked. */
+/* The row that a round computes, without the dimension along which rows are stacked. */
 static const char *row_of(const Writing *n, const Op *update) {
   const Type *t = type_of(n->s->f, update->in[1]);
   const Expr *dims[MAX_RANK];
@@ -100,7 +100,7 @@ static const char *row_of(const Writing *n, const Op *update) {
   return row ? reshaped(n, row, rank, dims) : NULL;
 }
 
-/* What a Loop collected, stacked along dimension 0, as the carry was: reversed, along another one. */
+/* Converts a scan output, stacked along dimension 0, to the carry: reversed, along another dimension. */
 static const char *stacked(const Writing *n, const char *x, Order order, int rank, int axis) {
   OnnxWriter *w = n->x->w;
   int64_t perm[MAX_RANK], zero = 0, last = -1, down = -1, stop = INT64_MIN + 1;
@@ -121,7 +121,7 @@ static const Type *without_dim(Module *m, const Type *t, int axis) {
   return type_get(m, t->dtype, rank, dims);
 }
 
-/* Declares the body's input for a value. */
+/* Declares an input of the body for a value. */
 static const char *body_input(const Writing *n, const char *wanted, const Type *t) {
   const char *name = builder_unique_name(&n->x->w->names, wanted);
   onnx_write_input(n->x->w, name, t);
@@ -133,7 +133,7 @@ static bool body_output(const Writing *n, const char *name, const Type *t) {
   return name != NULL;
 }
 
-/* The body: the condition, the carried values, then what is collected. */
+/* Writes the body: the condition, the carried values, then the scan outputs. */
 static bool write_rounds(const Writing *n, ExportScope *s, const Loop *l, const char *prefix) {
   const Func *f = s->f;
   Module *m = n->x->m;
@@ -175,7 +175,7 @@ bool write_loop(const Writing *n, ExportScope *s, const Loop *l, const char *pre
     if (!s->skip[l->begin + 1 + (size_t)k]) in[count++] = s->names[carry_op(f, l, k)->in[0]];
   for (int k = 0; k < count; k++)
     if (!in[k]) return false;
-  size_t sizes = x->sizes.n; /* those first computed in the body are visible there only */
+  size_t sizes = x->sizes.n; /* sizes that the body computes first are visible only there */
   OnnxAround around = onnx_write_begin(w);
   bool ok = write_rounds(n, s, l, prefix);
   Onnx__AttributeProto *body = onnx_write_end(w, around, "body", n->wanted);
@@ -198,9 +198,9 @@ bool write_loop(const Writing *n, ExportScope *s, const Loop *l, const char *pre
   return true;
 }
 
-/* ---- update on its own */
+/* ---- update outside scan outputs */
 
-/* Along the axis, positions in [at, at + k) take the row at - position of the value. */
+/* Writes update: along the axis, positions in [at, at + k) take the row `position - at` of the value. */
 const char *write_update(const Writing *n) {
   int axis = (int)op_int(n->op, AT_axis, 0), rank = n->type->rank - axis;
   const Type *tv = operand_type(n, 1);

@@ -1,7 +1,7 @@
 /* frontend/onnx/export_window.c - conv, conv_transpose and pool as Conv, ConvTranspose, MaxPool and AveragePool.
  *
- * The IR's dimensions stand in any order and number; ONNX wants [batch, channels, windowed...]: operands are transposed
- * and reshaped to that and the result back.  The padding behind is what gives the result its extent.
+ * The IR allows any order and number of dimensions; ONNX needs [batch, channels, windowed...].  Operands are
+ * transposed and reshaped to that, and the result back.  The padding at the end determines the extent of the result.
  */
 #include "frontend/onnx/export_private.h"
 
@@ -10,7 +10,7 @@
 
 #include "ir/window.h"
 
-/* A tensor's letters, and one list of them in the order ONNX wants. */
+/* The letters of a tensor, and the same letters in the order of ONNX. */
 typedef struct Letters {
   const char *at;
   int n;
@@ -19,7 +19,7 @@ typedef struct Letters {
 static bool has(Letters l, char c) { return memchr(l.at, c, (size_t)l.n) != NULL; }
 static int index_of(const char *s, int n, char c) { return (int)((const char *)memchr(s, c, (size_t)n) - s); }
 
-/* Where the letters of `wanted` stand in `l`. */
+/* Transposes x from the letters of `l` to the order `wanted`. */
 static const char *in_order(const Writing *n, const char *x, Letters l, const char *wanted) {
   int64_t perm[MAX_RANK];
   for (int d = 0; d < l.n; d++) perm[d] = index_of(l.at, l.n, wanted[d]);
@@ -48,7 +48,7 @@ typedef struct Padding {
   int64_t pads[2 * MAX_WINDOWED], kernel[MAX_WINDOWED], extra[MAX_WINDOWED];
 } Padding;
 
-/* Padding behind the image that makes the number of windows what it is; -1: none does. */
+/* The padding at the end of the image that gives the window count; -1 if there is none. */
 static int64_t padding_behind(Module *m, const Window *w, int i, int64_t low, int64_t reach) {
   const Expr *image = w->extent[WINDOW_IMAGE][i], *count = w->extent[WINDOW_OUTPUT][i];
   int64_t exact;
@@ -60,7 +60,7 @@ static int64_t padding_behind(Module *m, const Window *w, int i, int64_t low, in
   return ex_get_const(left, &exact) && exact >= 0 ? exact : -1;
 }
 
-/* The image's extent follows from the padding, or from extra elements behind (ConvTranspose). */
+/* Finds padding that gives the image its extent, or extra elements at the end (ConvTranspose). */
 static bool padding_of_transpose(Module *m, const Window *w, int i, int64_t reach, Padding *p) {
   const Expr *full =
       ex_addi(m, ex_muli(m, ex_addi(m, w->extent[WINDOW_OUTPUT][i], -1), w->stride[i]), reach - p->pads[i]);
@@ -95,15 +95,14 @@ static int attributes(const Writing *n, const Window *w, const Padding *p, Onnx_
 
 /* ---- convolutions */
 
-/* Letters by what they do; each list ends with 0. */
+/* Letters by their role; each list ends with 0. */
 typedef struct Roles {
   char batch[MAX_RANK + 1], group[MAX_RANK + 1], summed[MAX_RANK + 1], feature[MAX_RANK + 1], windowed[MAX_RANK + 1];
 } Roles;
 
 static void push(char *list, char c) { list[strlen(list)] = c; }
 
-/* False when a letter of one operand is in nothing else.  Windowed letters stand in the order of the image's, like
- * those of ir/window.h. */
+/* False if a letter occurs in one operand only.  Windowed letters are in the order of the image, as in ir/window.h. */
 static bool roles_of(Letters x, Letters weights, Letters y, Letters image, Roles *r) {
   *r = (Roles){.batch = {0}};
   for (int i = 0; i < image.n; i++)
@@ -124,7 +123,7 @@ static bool roles_of(Letters x, Letters weights, Letters y, Letters image, Roles
   return true;
 }
 
-/* The result's type is that of the letters in `order`; back to the order of the operation. */
+/* Restores the order of the operation; the result's type is that of the letters in `order`. */
 static const char *put_back(const Writing *n, const char *y, Letters l, const char *order, bool as_is) {
   const Expr *dims[MAX_RANK];
   int64_t perm[MAX_RANK];
@@ -149,9 +148,8 @@ const char *write_conv(const Writing *n) {
   output.at = window_letters(n->op->kind, spec, WINDOW_OUTPUT, &output.n);
   Letters x = backwards ? output : image, y = backwards ? image : output;
   const Type *tx = operand_type(n, 0), *tw = operand_type(n, 1);
-  if (!roles_of(x, weights, y, image, &r)) return export_no_form(n, "a letter of one operand alone");
-  if (!padding_of(n, &w, w.extent[WINDOW_WEIGHTS], &p))
-    return export_no_form(n, "its windows do not follow from padding");
+  if (!roles_of(x, weights, y, image, &r)) return export_no_form(n, "a letter occurs in one operand only");
+  if (!padding_of(n, &w, w.extent[WINDOW_WEIGHTS], &p)) return export_no_form(n, "no padding gives its windows");
   int64_t groups;
   if (!ex_get_const(product_of(n, x, tx, r.group), &groups))
     return export_no_form(n, "the number of groups is symbolic");
@@ -176,7 +174,7 @@ const char *write_conv(const Writing *n) {
 
 /* ---- pools */
 
-/* A sum is the average with the padding counted, times the elements of a window. */
+/* A sum is the average that includes padding, times the number of elements of a window. */
 static const char *pooled(const Writing *n, const char *x, const Window *w, const Padding *p, bool sum) {
   Onnx__AttributeProto *attrs[5];
   int count = attributes(n, w, p, attrs);
@@ -196,19 +194,19 @@ const char *write_pool(const Writing *n) {
   const Type *t = operand_type(n, 0);
   char own[MAX_RANK + 1] = {0}, others[MAX_RANK + 1] = {0}, windowed[MAX_WINDOWED + 1] = {0};
   Padding p;
-  if (op != RED_SUM && op != RED_MAX) return export_no_form(n, "only the largest and the sum of a window are");
-  if (!dtype_is_float(t->dtype)) return export_no_form(n, "pools take floats");
+  if (op != RED_SUM && op != RED_MAX) return export_no_form(n, "ONNX has only the maximum and the sum of a window");
+  if (!dtype_is_float(t->dtype)) return export_no_form(n, "pools support only floats");
   for (int i = 0; i < w.n; i++)
     if (op == RED_SUM && w.dilation[i] != 1)
-      return export_no_form(n, "AveragePool has dilations from operator set 19 on");
-  if (!padding_of(n, &w, window->u.exprs, &p)) return export_no_form(n, "its windows do not follow from padding");
+      return export_no_form(n, "AveragePool has dilations only since operator set 19");
+  if (!padding_of(n, &w, window->u.exprs, &p)) return export_no_form(n, "no padding gives its windows");
   memcpy(own, letters, (size_t)t->rank);
   for (int i = 0; i < axes->n; i++) own[axes->u.ints[i]] = windowed[i] = windows[i];
   for (int d = 0; d < t->rank; d++)
     if (islower((unsigned char)own[d])) push(others, own[d]);
   Letters l = {own, t->rank};
   const char *order = arena_printf(n->x->w->arena, "%s%s", others, windowed);
-  /* the first of the others is the batch, the rest are channels */
+  /* the first remaining letter is the batch, the rest are channels */
   const char *first = arena_printf(n->x->w->arena, "%.1s", others), *second = *others ? others + 1 : others;
   const char *x = grouped(n, in_order(n, operand(n, 0), l, order), l, t, first, second, windowed);
   return x ? put_back(n, pooled(n, x, &w, &p, op == RED_SUM), l, order, strlen(first) == 1 && strlen(second) == 1)

@@ -1,4 +1,4 @@
-/* frontend/onnx/file.c - opening and closing; see file.h.  Where data lies: data.c. */
+/* frontend/onnx/file.c - opens and closes files; see file.h.  data.c locates the data. */
 #include "frontend/onnx/file.h"
 
 #include <stdlib.h>
@@ -18,7 +18,7 @@ static void release(void *unused, void *p) {
   free(p);
 }
 
-static ProtobufCAllocator allocator = {allocate, release, NULL}; /* never written to */
+static ProtobufCAllocator allocator = {allocate, release, NULL}; /* never modified */
 
 uint32_t onnx_add_blob(OnnxFile *f, OnnxBlob blob) {
   BlobEntry entry = {.blob = blob};
@@ -35,7 +35,7 @@ bool onnx_map_blob(OnnxFile *f, Diags *d, const char *path, uint32_t *blob) {
   return true;
 }
 
-/* Thins and unpacks blob 0 as a message of that kind; NULL after a diagnostic. */
+/* Thins blob 0 and unpacks it as a message of that kind; NULL after a diagnostic. */
 static ProtobufCMessage *unpack(OnnxFile *f, Diags *d, const ProtobufCMessageDescriptor *kind) {
   const char *file = arena_strdup(d->arena, f->path);
   Arena *scratch = arena_new();
@@ -58,13 +58,12 @@ static bool decode_model(OnnxFile *f, Diags *d) {
   unsigned long long bytes = f->blobs.items[0].blob.bytes;
   if (bytes == 0) return diag_error(d, DIAG_onnx_model, loc, "the file is empty: the model has no graph");
   if (!f->model->graph)
-    return diag_error(d, DIAG_onnx_model, loc,
-                      "the model has no graph; if it had one, the file is truncated: it has %llu bytes", bytes);
+    return diag_error(d, DIAG_onnx_model, loc, "the model has no graph, or the file is truncated: it has %llu bytes",
+                      bytes);
   if (f->model->n_opset_import == 0)
-    return diag_error(
-        d, DIAG_onnx_model, loc,
-        "the model names no operator set (opset_import); if it had one, the file is truncated: it has %llu bytes",
-        bytes);
+    return diag_error(d, DIAG_onnx_model, loc,
+                      "the model names no operator set (opset_import), or the file is truncated: it has %llu bytes",
+                      bytes);
   return true;
 }
 
@@ -121,7 +120,7 @@ const Onnx__TensorProto *onnx_file_tensor(const OnnxFile *f) { return f->tensor;
 size_t onnx_file_blob_count(const OnnxFile *f) { return f->blobs.n; }
 OnnxBlob onnx_file_blob(const OnnxFile *f, uint32_t blob) { return f->blobs.items[blob].blob; }
 
-/* Packs a message and reads it again by another schema. */
+/* Packs a message and unpacks it with another schema. */
 static ProtobufCMessage *reread(const ProtobufCMessage *message, const ProtobufCMessageDescriptor *as) {
   size_t n = protobuf_c_message_get_packed_size(message);
   uint8_t *bytes = allocate(NULL, n ? n : 1);
@@ -136,7 +135,7 @@ OnnxOverlay__NodeProto *onnx_node_overlay(const Onnx__NodeProto *node) {
 }
 
 OnnxOverlay__FunctionProto *onnx_function_overlay(const Onnx__FunctionProto *function) {
-  Onnx__FunctionProto shallow = *function; /* its nodes have nothing for the overlay */
+  Onnx__FunctionProto shallow = *function; /* its nodes contain no overlay fields */
   shallow.n_node = 0;
   return (OnnxOverlay__FunctionProto *)reread(&shallow.base, &onnx_overlay__function_proto__descriptor);
 }
@@ -146,7 +145,7 @@ OnnxOverlay__ValueInfoProto *onnx_value_overlay(const Onnx__ValueInfoProto *valu
 }
 
 OnnxOverlay__ModelProto *onnx_model_overlay(const Onnx__ModelProto *model) {
-  /* The graph has nothing for the overlay and is the bulk of the message. */
+  /* The graph contains no overlay fields and is most of the message. */
   Onnx__ModelProto shallow = *model;
   shallow.graph = NULL;
   return (OnnxOverlay__ModelProto *)reread(&shallow.base, &onnx_overlay__model_proto__descriptor);

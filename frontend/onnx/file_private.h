@@ -1,4 +1,4 @@
-/* frontend/onnx/file_private.h - the inside of an OnnxFile, shared by file.c and data.c. */
+/* frontend/onnx/file_private.h - the members of an OnnxFile, shared by file.c and data.c. */
 #ifndef APC_FRONTEND_ONNX_FILE_PRIVATE_H
 #define APC_FRONTEND_ONNX_FILE_PRIVATE_H
 
@@ -8,7 +8,7 @@
 
 typedef struct BlobEntry {
   OnnxBlob blob;
-  FileMap map; /* unmapped at close when `mapped` */
+  FileMap map; /* unmapped at close if `mapped` */
   bool mapped;
 } BlobEntry;
 
@@ -23,12 +23,12 @@ struct OnnxFile {
   } blobs;
   OnnxRanges ranges; /* of raw_data in blob 0 */
   struct {
-    const char **items; /* locations of external data that cannot be used, as was said of the first tensor there */
+    const char **items; /* locations of external data that cannot be used, reported for their first tensor */
     size_t n, cap;
   } refused;
 };
 
-uint32_t onnx_add_blob(OnnxFile *f, OnnxBlob blob);                          /* memory that outlives the file */
+uint32_t onnx_add_blob(OnnxFile *f, OnnxBlob blob);                          /* for memory that outlives the file */
 bool onnx_map_blob(OnnxFile *f, Diags *d, const char *path, uint32_t *blob); /* false after a diagnostic */
 
 #endif

@@ -21,12 +21,12 @@ typedef struct Expand {
   const char *file;
   Diags *d;
   NameMap functions; /* "domain:name:overload" -> Function */
-  NameMap named;     /* "domain:name" -> there is one, of whatever overload */
+  NameMap named;     /* "domain:name" -> non-NULL if it has any overload */
   NameMap opsets;    /* domain -> OperatorSetIdProto of the model */
-  size_t nodes;      /* made so far, and calls; what a call or a graph declares counts too */
+  size_t nodes;      /* nodes and calls so far, and the names that calls and graphs declare */
 } Expand;
 
-/* A call being expanded: how its body's names and attributes translate. */
+/* A call being expanded: maps names and attributes of its body. */
 typedef struct Call {
   const Onnx__NodeProto *node;
   const Function *function;
@@ -42,7 +42,7 @@ static bool fail(Expand *e, const char *name, const char *what, const char *deta
   return diag_error(e->d, DIAG_onnx_graph, loc, "%s%s%s", what, *detail ? ": " : "", detail);
 }
 
-/* Functions that call each other twice each grow exponentially. */
+/* Counts nodes against the limit: functions that each call the next twice grow exponentially. */
 static bool count_nodes(Expand *e, const char *name, size_t n) {
   e->nodes += n;
   return e->nodes <= MAX_NODES || fail(e, name, "more than a million nodes", "");
@@ -67,7 +67,7 @@ static bool read_defaults(Expand *e, const OnnxOverlay__FunctionProto *o, Functi
   return true;
 }
 
-/* The first of a name and overload is the one that counts. */
+/* Of functions with the same name and overload the first counts. */
 static bool name_functions(Expand *e) {
   for (size_t i = e->model->n_functions; i-- > 0;) {
     Function *f = ARENA_NEW(e->arena, Function);
@@ -83,11 +83,11 @@ static bool name_functions(Expand *e) {
   return true;
 }
 
-/* The nodes of an operator that the model has no function for. */
+/* Finds the body of an operator that is not a function of the model. */
 static bool body_of(Expand *e, const Onnx__NodeProto *node, const Function **f) {
   const OnnxBody *body = onnx_body_find(node->domain, node->op_type);
   if (!body) return true;
-  if (!count_nodes(e, text(node->name), 3)) return false; /* what its text takes to read */
+  if (!count_nodes(e, text(node->name), 3)) return false; /* the cost of reading its text */
   const char *why = NULL, *name = *text(node->name) ? node->name : node->n_output ? node->output[0] : body->type;
   Onnx__FunctionProto *proto = onnx_body_of(e->arena, body, node, &why);
   Function *made = ARENA_NEW(e->arena, Function);
@@ -97,12 +97,12 @@ static bool body_of(Expand *e, const Onnx__NodeProto *node, const Function **f) 
                              "%s: %s", body->type, arena_strdup(e->d->arena, why));
 }
 
-/* *f is the function that the node calls, NULL where it calls none; false after an error. */
+/* Sets *f to the function that the node calls, NULL if none; false after an error. */
 static bool function_of(Expand *e, const Onnx__NodeProto *node, const Function **f) {
   *f = NULL;
   const char *name = e->named.n ? function_name(e, node->domain, node->op_type) : NULL;
   if (!name || !name_find(&e->named, name)) return body_of(e, node, f);
-  Onnx__NodeProto shallow = *node; /* what else it has may be large, and it may be called often */
+  Onnx__NodeProto shallow = *node; /* without its lists, which may be large: it may be called often */
   shallow.n_input = shallow.n_output = shallow.n_attribute = 0, shallow.doc_string = NULL;
   if (!count_nodes(e, text(node->name), onnx__node_proto__get_packed_size(&shallow) / 1000)) return false;
   OnnxOverlay__NodeProto *o = onnx_node_overlay(&shallow);
@@ -140,8 +140,8 @@ static const Onnx__AttributeProto *default_of(const Function *f, const char *nam
   return NULL;
 }
 
-/* The body node's attributes; one that refers to an attribute that the call does not give and that has no default is
- * left out. */
+/* Substitutes the attributes of a body's node.  An attribute is omitted if it refers to an attribute that the call
+ * does not give and that has no default. */
 static void translate_attributes(Expand *e, const Call *call, Onnx__NodeProto *node) {
   Onnx__AttributeProto **out = ARENA_ARRAY(e->arena, Onnx__AttributeProto *, node->n_attribute);
   size_t n = 0;
@@ -200,7 +200,7 @@ static Onnx__ValueInfoProto **translate_infos(Expand *e, Call *inside, Onnx__Val
   return out;
 }
 
-/* The names of a copied graph, but for those of its nodes. */
+/* Maps the names of a copied graph, except those of its nodes. */
 static void translate_graph(Expand *e, Call *inside, Onnx__GraphProto *g) {
   g->input = translate_infos(e, inside, g->input, g->n_input);
   g->output = translate_infos(e, inside, g->output, g->n_output);
@@ -229,7 +229,7 @@ static bool expand_graph(Expand *e, Onnx__GraphProto **graph, Call *inside) {
   return true;
 }
 
-/* Replaces the graphs among a node's attributes; the node itself is copied when it has any. */
+/* Expands the graphs among a node's attributes; copies the node if it has any. */
 static bool expand_graphs(Expand *e, Onnx__NodeProto **node, Call *inside) {
   bool copied = false;
   for (size_t i = 0; i < (*node)->n_attribute; i++) {

@@ -1,10 +1,10 @@
-/* frontend/onnx/functions.h - replaces calls of a model's own functions, and of operators that are a few nodes of ONNX
- * (body.h), by their bodies.
+/* frontend/onnx/functions.h - replaces calls of a model's own functions, and of operators that consist of a few
+ * nodes of ONNX (body.h), by their bodies.
  *
- * Values inside a body are renamed CALL/NAME, attributes that refer to the function's (ref_attr_name) take the call's
- * or else the function's default (attribute_proto), the function is the one of the call's overload, and the nodes are
- * named CALL/NAME too; the same in graphs of control flow (Loop, Scan, If), inside functions and outside.  What comes
- * out are shallow copies of messages in the arena that share everything else with the model.
+ * Values and nodes of a body are renamed CALL/NAME.  Attributes that refer to the function's (ref_attr_name) take
+ * the call's value, or else the function's default (attribute_proto).  The function is the one of the call's
+ * overload.  The same applies in graphs of control flow (Loop, Scan, If), inside functions and outside.  The results
+ * are shallow copies of messages in the arena that share everything else with the model.
  */
 #ifndef APC_FRONTEND_ONNX_FUNCTIONS_H
 #define APC_FRONTEND_ONNX_FUNCTIONS_H
@@ -18,7 +18,7 @@ typedef struct OnnxNodes {
   size_t n, cap;
 } OnnxNodes;
 
-/* The nodes of the model's graph with all calls expanded.  False after a diagnostic: functions that call
+/* Returns the nodes of the model's graph with all calls expanded.  False after a diagnostic: functions that call
  * themselves, calls that do not fit, more than a million nodes and calls. */
 bool onnx_expand_functions(Arena *arena, const Onnx__ModelProto *model, const char *file, Diags *d, OnnxNodes *out);
 

@@ -1,8 +1,7 @@
-/* frontend/onnx/import.c - the graph around the nodes; see import.h.
+/* frontend/onnx/import.c - imports the graph around the nodes; see import.h.
  *
- * Names are bound first (initializers, inputs, node outputs), then the nodes are put in an order in which every value
- * is defined before its use (order.c), nodes that no output needs are dropped, and the rest is imported one by
- * one.
+ * First names are bound (initializers, inputs, node outputs).  Then the nodes are ordered so that every value is
+ * defined before its use (order.c), nodes that no output needs are dropped, and the others are imported one by one.
  */
 #include "frontend/onnx/import.h"
 
@@ -30,7 +29,7 @@ static const OnnxOp onnx_ops[] = {
 
 static bool default_domain(const char *domain) { return !domain || !*domain || strcmp(domain, "ai.onnx") == 0; }
 
-/* The operator set that the node is of. */
+/* The version of the node's operator set. */
 static int64_t opset_of(const Import *im, const Onnx__NodeProto *node) {
   return onnx_body_has_made(node) ? OPSET_MAX : im->opset;
 }
@@ -80,7 +79,7 @@ ImportItem *import_find(const Import *im, const char *name) {
 
 void import_rename(Import *im, const char *name, ImportItem *to) { name_put(im->m->arena, &im->g->items, name, to); }
 
-/* Names of a graph may be those of a graph around it, which are hidden then. */
+/* Defines a name of this graph, which may hide the same name of an outer graph. */
 ImportItem *import_define(Import *im, const char *name, Loc loc) {
   name = module_string(im->m, name);
   if (name_find(&im->g->items, name)) {
@@ -94,7 +93,7 @@ ImportItem *import_define(Import *im, const char *name, Loc loc) {
   return item;
 }
 
-/* What reads a tensor needs a Node for its diagnostics. */
+/* Functions that read a tensor need an ImportNode for diagnostics; this one stands for the graph. */
 static ImportNode outer_node(Import *im) {
   static const OnnxOp op = {.type = "graph"};
   return (ImportNode){.im = im, .m = im->m, .b = &im->b, .op = &op, .opset = im->opset};
@@ -150,7 +149,7 @@ static bool define_inputs(Import *im) {
   for (size_t i = 0; i < im->g->proto->n_input; i++) {
     const Onnx__ValueInfoProto *v = im->g->proto->input[i];
     const ImportItem *known = import_find(im, onnx_text(v->name));
-    if (known && known->is_weight) continue; /* a default value, which is what apc uses */
+    if (known && known->is_weight) continue; /* a default value, which apc uses */
     ImportItem *item = import_define(im, onnx_text(v->name), im->loc);
     const Type *type = NULL;
     if (!item || !input_type_of(im, v, &type)) {
@@ -179,7 +178,7 @@ static bool check_dim_options(Import *im) {
   return ok;
 }
 
-/* `base`, or the first of base.1, base.2 ... that is free.  A name that is taken maps to the next suffix to try. */
+/* Returns `base`, or the first free name of base.1, base.2 ...  A taken name maps to the next suffix to try. */
 static const char *unique_node_name(Import *im, const char *base) {
   Arena *a = im->m->arena;
   const char *name = base;
@@ -194,8 +193,8 @@ static const char *unique_node_name(Import *im, const char *base) {
   return name;
 }
 
-/* Every node gets a name: its own, else that of its first output, else its type; made unique.  Nodes of a graph inside
- * a node are named behind that. */
+/* Names every node: by its own name, else that of its first output, else its type; made unique.  Names of nodes in
+ * an inner graph begin with the name of the node around it. */
 void import_name_nodes(Import *im, const char *prefix) {
   ImportGraph *g = im->g;
   g->names = ARENA_ARRAY(im->m->arena, const char *, g->nodes.n);
@@ -224,7 +223,7 @@ bool import_node_outputs(Import *im) {
   return ok;
 }
 
-/* ---- operators that are missing, all at once */
+/* ---- missing operators, reported all at once */
 
 typedef struct Missing {
   const char *type;
@@ -232,13 +231,13 @@ typedef struct Missing {
   size_t first[3];
 } Missing;
 
-/* An operator of this operator set that may be meant. */
+/* Suggests an operator of this operator set that may be meant. */
 static void suggest_operator(Import *im, const char *type) {
   static const char runtime[] = "com.microsoft.";
   if (strncmp(type, runtime, sizeof runtime - 1) == 0) {
     diag_help(
         im->d,
-        "ONNX Runtime writes this operator when it saves what it has optimised; give apc the model as it was before");
+        "ONNX Runtime writes this operator when it saves an optimised model; give apc the model before optimisation");
     return;
   }
   Nearest near = nearest_to(type);
@@ -252,7 +251,7 @@ static bool check_supported(Import *im) {
     Missing *items;
     size_t n, cap;
   } list = {0};
-  NameMap places = {0}; /* type -> 1 + place in the list */
+  NameMap places = {0}; /* type -> 1 + index in the list */
   for (size_t k = 0; k < im->g->norder; k++) {
     size_t i = (size_t)im->g->order[k];
     const Onnx__NodeProto *node = im->g->nodes.items[i];
@@ -295,8 +294,8 @@ static bool check_node(ImportNode *n) {
   const OnnxOp *op = n->op;
   size_t nin = n->proto->n_input, nout = n->proto->n_output;
   if (nin < (size_t)op->min_in || (op->max_in >= 0 && nin > (size_t)op->max_in))
-    return node_error(n, "%zu inputs; at least %d%s expected", nin, op->min_in,
-                      op->max_in < 0 ? "" : " and no surplus are");
+    return node_error(n, "%zu inputs; at least %d%s are required", nin, op->min_in,
+                      op->max_in < 0 ? "" : " and no surplus inputs");
   if (nout < 1 || (op->max_out >= 0 && nout > (size_t)op->max_out)) return node_error(n, "%zu outputs", nout);
   for (int i = 0; i < op->min_in; i++)
     if (!has_input(n, (size_t)i)) return node_error(n, "input %d is missing", i);
@@ -304,7 +303,8 @@ static bool check_node(ImportNode *n) {
     const Onnx__AttributeProto *a = n->proto->attribute[i];
     if (!attr_allowed(op->attrs, onnx_text(a->name)))
       return node_error(n, "has no attribute \"%s\"", onnx_text(a->name));
-    if (a->ref_attr_name && *a->ref_attr_name) return node_error(n, "attribute \"%s\" refers to a function's", a->name);
+    if (a->ref_attr_name && *a->ref_attr_name)
+      return node_error(n, "attribute \"%s\" refers to an attribute of a function", a->name);
     for (size_t k = 0; k < i; k++)
       if (strcmp(onnx_text(n->proto->attribute[k]->name), a->name) == 0)
         return node_error(n, "attribute \"%s\" is given twice", a->name);
@@ -312,7 +312,7 @@ static bool check_node(ImportNode *n) {
   return true;
 }
 
-/* The value of the first output is named after the node when the node made it. */
+/* If the node made the value of its first output, names the value after the node. */
 static void name_result(ImportNode *n, size_t ops_before) {
   const ImportItem *first = n->out[0];
   if (!first || !first->val) return;
@@ -327,7 +327,7 @@ static void name_result(ImportNode *n, size_t ops_before) {
 bool equal_extents(ImportNode *n, const Expr *p, const Expr *q) {
   if (p == q) return true;
   assume_equal(n->m, n->im->assumptions, p, q, n->name);
-  return false; /* not in this attempt */
+  return false; /* a new assumption: fail this attempt */
 }
 
 bool equal_or_one(ImportNode *n, const Expr *p, const Expr *q) {
@@ -350,8 +350,8 @@ static bool check_result(ImportNode *n, size_t k, const Type *t) {
                     import_type_string(n->m, t));
 }
 
-/* What the node made is known: its operations are not needed, and what reads it reads the elements.  Unless it runs
- * graphs, whose values other nodes of them may have, or took a weight, which is named once. */
+/* If the elements of the node's results are known, removes its operations; readers use the elements.  Not done if
+ * the node runs graphs, whose values other nodes of them may have, or if it took a weight, which is named once. */
 static void take_back(ImportNode *n, size_t ops, size_t values, const Val *before) {
   Func *f = n->b->f;
   f->ops.n = ops, f->values.n = values;
@@ -362,7 +362,7 @@ static void take_back(ImportNode *n, size_t ops, size_t values, const Val *befor
     if (n->out[k] && n->out[k]->val >= values) n->out[k]->val = 0;
 }
 
-/* Small results of integers are looked at where they are made: later nodes choose what to build by them. */
+/* True if all results are small, integer and known.  They are evaluated at once, since later nodes depend on them. */
 static bool results_known(ImportNode *n) {
   bool all = true;
   for (size_t k = 0; k < n->proto->n_output; k++) {
@@ -396,12 +396,12 @@ static bool import_node(Import *im, size_t i) {
       .im = im, .m = im->m, .b = &im->b, .proto = proto, .name = im->g->names[i], .opset = opset_of(im, proto)};
   const OnnxOp opaque = {.type = onnx_text(proto->op_type), .max_in = -1, .max_out = -1, .import = import_opaque};
   const OnnxOp *known = find_op(proto->domain, proto->op_type, n.opset);
-  n.op = known ? known : &opaque; /* check_supported let it through */
+  n.op = known ? known : &opaque; /* check_supported allowed it */
   n.in = ARENA_ARRAY(im->m->arena, ImportItem *, proto->n_input);
   n.out = ARENA_ARRAY(im->m->arena, ImportItem *, proto->n_output);
   for (size_t k = 0; k < proto->n_input; k++) {
     n.in[k] = *proto->input[k] ? import_item_at(im, import_find(im, proto->input[k]), i, k) : NULL;
-    if (n.in[k] && !n.in[k]->type) return false; /* its producer failed and was reported */
+    if (n.in[k] && !n.in[k]->type) return false; /* its producer failed and reported it */
   }
   for (size_t k = 0; k < proto->n_output; k++) {
     ImportItem *item = *proto->output[k] ? import_find(im, proto->output[k]) : NULL;
@@ -416,7 +416,7 @@ static bool import_node(Import *im, size_t i) {
   bool ok =
       (!known || check_node(&n)) && takes_sequences(&n) && n.op->import(&n) && !n.failed && import_left_out(&n, i);
   if (im->m->expr_fault && im->d->errors == errors) ok = node_error(&n, "%s", im->m->expr_fault);
-  if (!ok && im->d->errors == errors) node_error(&n, "cannot be imported"); /* never silently */
+  if (!ok && im->d->errors == errors) node_error(&n, "cannot be imported"); /* never fail silently */
   if (ok && im->m->symbols.n > MAX_SYMBOLS) ok = node_error(&n, "more than %d symbolic dimensions", MAX_SYMBOLS);
   for (size_t k = 0; ok && k < proto->n_output; k++) ok = !n.out[k] || check_result(&n, k, n.out[k]->type);
   if (ok) name_result(&n, ops_before);
@@ -462,8 +462,8 @@ static bool read_opset(Import *im) {
   if (im->opset < 0)
     return diag_error(im->d, DIAG_onnx_opset, im->loc, "the model imports no version of the default operator set");
   if (im->opset < OPSET_MIN || im->opset > OPSET_MAX)
-    return diag_error(im->d, DIAG_onnx_opset, im->loc, "operator set %" PRId64 "; apc reads %d to %d", im->opset,
-                      OPSET_MIN, OPSET_MAX);
+    return diag_error(im->d, DIAG_onnx_opset, im->loc, "operator set %" PRId64 " is not supported; apc reads %d to %d",
+                      im->opset, OPSET_MIN, OPSET_MAX);
   return true;
 }
 
@@ -506,7 +506,7 @@ static void warn_of_assumptions(const OnnxAssumptions *a, const char *file, Diag
                    a->items[i].or_one ? arena_printf(diags->arena, ", but for 1: --dim %s=1", a->items[i].name) : "");
 }
 
-/* What has been learned of the dimensions changes sizes that are in the function already, so it is made anew. */
+/* New assumptions on dimensions change sizes that the function already has, so each attempt builds it anew. */
 bool onnx_import(Module **m, OnnxFile *file, const OnnxImportOptions *options, Diags *diags) {
   OnnxAssumptions assumptions = {.arena = arena_new()};
   const size_t n = diags->n, errors = diags->errors, warnings = diags->warnings;

@@ -6,7 +6,7 @@
 
 static Val unary(ImportNode *n, OpKind k, Val x) { return build_unary(n->b, k, x); }
 
-/* x < 0 ? negative : x, as max(x, 0) would lose NaN payloads and -0. */
+/* x < 0 ? negative : x; max(x, 0) would lose NaN payloads and -0. */
 static Val where_negative(ImportNode *n, Val x, Val negative, Val otherwise) {
   return select3(n, binary_number(n, OP_lt, x, 0), negative, otherwise);
 }

@@ -1,8 +1,8 @@
 /* frontend/onnx/import_attention.c - the Attention and RotaryEmbedding operators.
  *
- * The specification of Attention changed between releases of onnx without a new operator version.  This is what it says
- * since onnx 1.23: query head i uses key head i / (heads per key head); a causal query sees the past and the keys up to
- * its own position; soft capping comes before the mask; a query that may see no key at all gives zeros, not NaN.
+ * The specification of Attention changed between releases of onnx without a new operator version.  Since onnx 1.23
+ * it says: query head i uses key head i / (heads per key head); a causal query sees the past and the keys up to its
+ * own position; soft capping comes before the mask; a query that may see no key gives zeros, not NaN.
  */
 #include <math.h>
 
@@ -30,9 +30,10 @@ static bool read_heads(ImportNode *n, Heads *h) {
     if (!h->q || !h->k || !h->v) return false;
   }
   h->past = ex_const(n->m, 0);
-  if (has_input(n, 4) != has_input(n, 5)) return node_error(n, "past_key and past_value go together");
+  if (has_input(n, 4) != has_input(n, 5)) return node_error(n, "past_key and past_value must be given together");
   if (has_input(n, 4)) {
-    if (input_type(n, 4)->rank != 4) return node_error(n, "past_key is %s", import_type_string(n->m, input_type(n, 4)));
+    if (input_type(n, 4)->rank != 4)
+      return node_error(n, "past_key must have four dimensions, not %s", import_type_string(n->m, input_type(n, 4)));
     h->past = input_type(n, 4)->dims[2];
     h->k = build_concat(n->b, 2, (Val[]){input(n, 4), h->k}, 2);
     h->v = build_concat(n->b, 2, (Val[]){input(n, 5), h->v}, 2);
@@ -41,8 +42,8 @@ static bool read_heads(ImportNode *n, Heads *h) {
   return import_heads(n, h);
 }
 
-/* Numbers, integers too, are added to the scores in the type of the queries.  The mask as [batch or 1, groups or 1, per
- * group or 1, queries or 1, keys]; what it lacks at the end hides keys. */
+/* Returns the mask as [batch or 1, groups or 1, per group or 1, queries or 1, keys].  Numbers, also integers, are
+ * added to the scores in the type of the queries.  If the mask has too few keys, the missing ones are hidden. */
 static Val wide_mask(ImportNode *n, const Heads *h) {
   const Type *t = input_type(n, 3);
   Val mask = input(n, 3);
@@ -52,7 +53,7 @@ static Val wide_mask(ImportNode *n, const Heads *h) {
     t = type_of(n->b->f, mask);
   }
   if (t->rank < 1 || t->rank > 4) {
-    node_error(n, "the mask is %s", import_type_string(n->m, t));
+    node_error(n, "the mask must have one to four dimensions, not %s", import_type_string(n->m, t));
     return 0;
   }
   if (t->dims[t->rank - 1] != h->keys) {
@@ -89,15 +90,16 @@ static bool read_scores(ImportNode *n, const Heads *h, Scores *s) {
                 .precise = has_attr(n, "softmax_precision")};
   if (s->precise && !node_dtype(n, "softmax_precision", &s->precision)) return false;
   if (s->left < -1 || s->right < -1)
-    return node_error(n, "a window of %lld keys", (long long)(s->left < -1 ? s->left : s->right));
+    return node_error(n, "a window cannot have %lld keys", (long long)(s->left < -1 ? s->left : s->right));
   if (s->shown < -1 || s->shown > SHOW_SOFTMAX)
-    return node_error(n, "qk_matmul_output_mode is %lld", (long long)s->shown);
+    return node_error(n, "qk_matmul_output_mode %lld is not supported", (long long)s->shown);
   if (has_input(n, 3) && !(s->mask = wide_mask(n, h))) return false;
   if (has_input(n, 6)) {
     if (has_input(n, 4)) return node_error(n, "nonpad_kv_seqlen and past_key exclude each other");
     const Type *t = input_type(n, 6);
     const Expr *one = ex_const(n->m, 1), *dims[] = {h->batch, one, one, one, one};
-    if (t->rank != 1 || t->dtype != DT_i64) return node_error(n, "nonpad_kv_seqlen is %s", import_type_string(n->m, t));
+    if (t->rank != 1 || t->dtype != DT_i64)
+      return node_error(n, "nonpad_kv_seqlen must be a list of i64, not %s", import_type_string(n->m, t));
     Val lengths = input(n, 6);
     if (!lengths || !(s->lengths = build_reshape(n->b, lengths, 5, dims))) return false;
   }
@@ -114,7 +116,7 @@ bool import_attention(ImportNode *n) {
 
 /* ---- RotaryEmbedding */
 
-/* The sines or cosines of every position, [batch, sequence, half]. */
+/* Reads the sines or cosines of every position, [batch, sequence, half]. */
 static Val angles(ImportNode *n, size_t i, const Expr *half) {
   Val x = input(n, i);
   if (x && has_input(n, 3)) {
@@ -137,7 +139,7 @@ bool import_rotary_embedding(ImportNode *n) {
   Val x = input(n, 0);
   if (!x) return false;
   if (t->rank != 4 && !(t->rank == 3 && heads > 0))
-    return node_error(n, "%s with %lld heads", import_type_string(n->m, t), (long long)heads);
+    return node_error(n, "%s does not fit %lld heads", import_type_string(n->m, t), (long long)heads);
   if (t->rank == 3) {
     const Expr *each = ex_exact_div(n->m, t->dims[2], ex_const(n->m, heads));
     if (!each)
@@ -150,7 +152,7 @@ bool import_rotary_embedding(ImportNode *n) {
   if (!ex_get_const(last, &width)) return node_error(n, "the head size is symbolic");
   if (rotary == 0) rotary = width;
   if (rotary < 0 || rotary > width || rotary % 2)
-    return node_error(n, "%lld of %lld elements to rotate", (long long)rotary, (long long)width);
+    return node_error(n, "cannot rotate %lld of %lld elements", (long long)rotary, (long long)width);
   const Expr *half = ex_const(n->m, rotary / 2);
   Val y =
       import_rotated(n, x, angles(n, 1, half), angles(n, 2, half), node_int(n, "interleaved", 0) != 0, t->rank == 3);

@@ -1,14 +1,14 @@
-/* frontend/onnx/import_bits.h - weights of few bits, several of which share a byte (import_bits.c). */
+/* frontend/onnx/import_bits.h - packed weights of few bits, several per byte (import_bits.c). */
 #ifndef APC_FRONTEND_ONNX_IMPORT_BITS_H
 #define APC_FRONTEND_ONNX_IMPORT_BITS_H
 
 #include "frontend/onnx/import_private.h"
 
-/* An attribute that is 2, 4 or 8. */
+/* Reads an attribute that must be 2, 4 or 8. */
 bool import_bits(ImportNode *n, const char *name, int64_t otherwise, int *bits);
-/* u8 [.., bytes] as the first `count` numbers of each row, u8 [.., count]. */
+/* Unpacks u8 [.., bytes] to the first `count` numbers of each row, u8 [.., count]. */
 Val import_unpacked(ImportNode *n, Val bytes, int bits, const Expr *count);
-/* Numbers [.., blocks, block] with the scales, and zero points or 0, [.., blocks] of their blocks. */
+/* Applies scales and zero points (0: none), [.., blocks], to the numbers [.., blocks, block]. */
 Val import_dequantized(ImportNode *n, Val numbers, Val scales, Val zeros, int bits);
 
 #endif

@@ -1,7 +1,7 @@
-/* frontend/onnx/import_causal.c - CausalConvWithState: a convolution of each channel alone over what was and is,
- * [batch, channels, length].
+/* frontend/onnx/import_causal.c - CausalConvWithState: a convolution of each channel separately over the state
+ * followed by the input, [batch, channels, length].
  *
- * The few taps are a sum of products of slices, so batch and channels can be cut. */
+ * It is a sum of products of slices, one per tap, so batch and channels can be sharded. */
 #include <string.h>
 
 #include "frontend/onnx/import_private.h"
@@ -12,18 +12,18 @@ static bool check_causal(ImportNode *n, int64_t *taps) {
   const Type *t = input_type(n, 0), *tw = input_type(n, 1);
   if (t->rank != 3 || tw->rank != 3 || tw->dims[0] != t->dims[1] || !ex_is_const(tw->dims[1], 1) ||
       !ex_get_const(tw->dims[2], taps) || *taps < 1 || *taps > MAX_TAPS)
-    return node_error(n, "weights %s for %s", import_type_string(n->m, tw), import_type_string(n->m, t));
+    return node_error(n, "weights %s do not fit %s", import_type_string(n->m, tw), import_type_string(n->m, t));
   if (has_input(n, 2) && (input_type(n, 2)->rank != 1 || input_type(n, 2)->dims[0] != t->dims[1]))
-    return node_error(n, "the bias is %s", import_type_string(n->m, input_type(n, 2)));
+    return node_error(n, "the bias cannot be %s", import_type_string(n->m, input_type(n, 2)));
   if (!has_input(n, 3)) return true;
   const Type *past = input_type(n, 3);
   bool fits = past->rank == 3 && equal_extents(n, past->dims[0], t->dims[0]) && past->dims[1] == t->dims[1] &&
               ex_is_const(past->dims[2], *taps - 1);
-  return fits || node_error(n, "the state is %s for %s and %lld taps", import_type_string(n->m, past),
+  return fits || node_error(n, "the state %s does not fit %s and %lld taps", import_type_string(n->m, past),
                             import_type_string(n->m, t), (long long)*taps);
 }
 
-/* What was, zeros without a state, and then what is. */
+/* The state, or zeros without one, followed by the input. */
 static Val whole_signal(ImportNode *n, Val x, int64_t taps) {
   const Type *t = input_type(n, 0);
   const Expr *dims[] = {t->dims[0], t->dims[1], ex_const(n->m, taps - 1)};

@@ -1,16 +1,17 @@
 /* frontend/onnx/import_control.c - If, Loop and Scan (docs/ir.md, "Loops").
  *
- * An If whose condition is known is its branch.  Another is two loops of one round at most: the first makes the `then`
- * branch when the condition holds, the second takes over its results and makes the `else` branch when it does not.
+ * An If whose condition is known becomes its branch.  Any other If becomes two loops of at most one round: the first
+ * computes the `then` branch if the condition holds; the second carries its results and computes the `else` branch
+ * if it does not.
  *
- * Loop and Scan are loops: what they carry are carries, a value of a Scan is gathered at the number of the round, what
- * is collected round by round is a carry that starts as zeros and is written in place.  What a Loop only passes on is
- * no carry but visible in the body as it is, so sizes may come from it.  Scan of operator set 8 is a loop over the
- * batch around one over time.
+ * Loop and Scan become loops.  Their carried values are carries.  A scanned input is gathered at the number of the
+ * round.  A value that is collected per round is a carry that starts as zeros and is written in place.  A value that
+ * a Loop only passes on is no carry: the body reads it from outside, so sizes may depend on it.  Scan of operator
+ * set 8 is a loop over the batch around a loop over time.
  *
- * Sizes never depend on data, so these are refused: collecting in a Loop whose number of rounds is computed from data
- * or that may end early, carries and branches whose shapes differ.  Optionals do not exist here, sequences not beyond
- * import_sequence.c.
+ * Sizes must not depend on data, so these are refused: collecting in a Loop that may end early or whose number of
+ * rounds is computed from data; carries and branches whose shapes differ.  Optionals are not supported, and of
+ * sequences only those of import_sequence.c.
  */
 #include <inttypes.h>
 #include <string.h>
@@ -25,7 +26,7 @@ static bool shape_error(ImportNode *n, const char *what) {
   return diag_error(n->b->diags, DIAG_onnx_shape, n->b->loc, "%s: %s", n->op->type, what);
 }
 
-/* A value of one element as a scalar. */
+/* Reshapes a value of one element to a scalar. */
 static Val scalar(ImportNode *n, Val v, DType dtype, const char *what) {
   int64_t elements;
   if (!v) return 0;
@@ -45,14 +46,14 @@ static bool *wanted_outputs(const ImportNode *n, size_t count) {
 static const Type *with_dim(ImportNode *n, const Type *t, int axis, const Expr *extent) {
   const Expr *dims[MAX_RANK];
   if (t->rank == MAX_RANK) {
-    node_error(n, "what it collects has more than %d dimensions", MAX_RANK);
+    node_error(n, "a collected value has more than %d dimensions", MAX_RANK);
     return NULL;
   }
   for (int d = 0, from = 0; d <= t->rank; d++) dims[d] = d == axis ? extent : t->dims[from++];
   return type_get(n->m, t->dtype, t->rank + 1, dims);
 }
 
-/* The carry takes `v` as its next value, which has its type. */
+/* Sets `v` as the carry's next value; it must have the carry's type. */
 static bool set_next(ImportNode *n, LoopCarry *c, Val v, const char *name) {
   if (!v) return false;
   const Type *before = type_of(n->b->f, c->value), *after = type_of(n->b->f, v);
@@ -72,7 +73,8 @@ static bool take_branch(ImportNode *n, const Onnx__GraphProto *branch, const boo
   return true;
 }
 
-/* One branch as a loop of at most one round.  results[i]: 0, or what the other branch left; then what both leave. */
+/* Runs one branch as a loop of at most one round. results[i] is 0 or the result of the other branch before;
+ * afterwards it is the result of both. */
 static bool run_branch(ImportNode *n, const Onnx__GraphProto *branch, Val holds, const bool *wanted, Val *results,
                        bool first) {
   ImportItem **out = ARENA_ARRAY(n->m->arena, ImportItem *, branch->n_output);
@@ -108,7 +110,7 @@ bool import_if(ImportNode *n) {
   if (!yes || !no) return false;
   size_t count = n->proto->n_output;
   if (yes->n_input || no->n_input)
-    return node_error(n, "its %s has inputs; a branch has none, and reads the values around it by their names",
+    return node_error(n, "its %s has inputs; a branch cannot have any, and reads outer values by name",
                       yes->n_input ? "then_branch" : "else_branch");
   if (yes->n_output != count || no->n_output != count)
     return node_error(n, "its branches have %zu and %zu outputs, not %zu", yes->n_output, no->n_output, count);
@@ -129,13 +131,13 @@ bool import_if(ImportNode *n) {
 typedef struct OnnxLoop {
   const Onnx__GraphProto *body;
   size_t ncarried, ncollected;
-  const Expr *length; /* the number of rounds, where it does not depend on data; NULL */
-  const Expr *most;   /* a bound on it; NULL */
+  const Expr *length; /* the number of rounds, if it does not depend on data; else NULL */
+  const Expr *most;   /* an upper bound of it; NULL if none */
   Val rounds;
-  bool *passed_on; /* by carried value: the body only hands it on */
+  bool *passed_on; /* by carried value: the body only passes it on */
 } OnnxLoop;
 
-/* How often: the number, and nothing when the condition does not hold at the start. */
+/* Reads the number of rounds: 0 if the condition does not hold at the start. */
 static bool read_rounds(ImportNode *n, OnnxLoop *l) {
   ImportKnown count = input_known(n, 0);
   double holds = 1, number;
@@ -165,7 +167,7 @@ static bool read_rounds(ImportNode *n, OnnxLoop *l) {
   return true;
 }
 
-/* Output -> input of the graph's Identity nodes. */
+/* Maps outputs of the graph's Identity nodes to their inputs. */
 static NameMap identities(Arena *a, const Onnx__GraphProto *g) {
   NameMap map = {0};
   for (size_t i = 0; i < g->n_node; i++) {
@@ -177,13 +179,13 @@ static NameMap identities(Arena *a, const Onnx__GraphProto *g) {
   return map;
 }
 
-/* What the name is through all Identity nodes.  All names on the way lead there directly from then on, so that many
- * outputs at the end of one chain cost no more than the chain. */
+/* Follows Identity nodes to the original name.  Afterwards all names on the way map to it directly, so many outputs
+ * at the end of one chain cost no more than the chain. */
 static const char *through_identities(Arena *a, NameMap *map, const char *name) {
   char *end = name_find(map, name), *next = end;
   if (!end) return name;
   for (size_t steps = 0; next && steps <= map->n; steps++) end = next, next = name_find(map, end);
-  if (next) end = (char *)(uintptr_t) ""; /* a circle, which is refused later */
+  if (next) end = (char *)(uintptr_t) ""; /* a cycle, which is refused later */
   while ((next = name_find(map, name)) && next != end) {
     name_put(a, map, name, end);
     name = next;
@@ -199,7 +201,7 @@ static bool read_loop(ImportNode *n, OnnxLoop *l) {
                       l->body->n_output, l->ncarried);
   l->ncollected = l->body->n_output - 1 - l->ncarried;
   if (n->proto->n_output > l->ncarried + l->ncollected)
-    return node_error(n, "its body has %zu outputs too few", n->proto->n_output - l->ncarried - l->ncollected);
+    return node_error(n, "its body lacks %zu outputs", n->proto->n_output - l->ncarried - l->ncollected);
   l->passed_on = ARENA_ARRAY(n->m->arena, bool, l->ncarried + 1);
   NameMap map = identities(n->m->arena, l->body);
   for (size_t i = 0; i < l->ncarried; i++) {
@@ -217,7 +219,7 @@ static bool collects(const ImportNode *n, const OnnxLoop *l) {
   return false;
 }
 
-/* Whether the next round takes place; 0: yes, when one is left.  False after an error. */
+/* Returns the condition for a further round; 0 if there is always one while rounds are left.  False after an error. */
 static bool again(ImportNode *n, ImportItem *condition, Val *out) {
   double number;
   *out = 0;
@@ -236,17 +238,17 @@ static bool collect(ImportNode *n, const OnnxLoop *l, LoopBuild *build, size_t i
                   text(l->body->output[1 + l->ncarried + i]->name));
 }
 
-/* The body and what it makes of the carries. */
+/* Builds the body and the next values of the carries. */
 static bool loop_body(ImportNode *n, const OnnxLoop *l, LoopBuild *build, ImportItem *const *in, Val *more) {
   bool *wanted = ARENA_ARRAY(n->m->arena, bool, l->body->n_output);
   ImportItem **out = ARENA_ARRAY(n->m->arena, ImportItem *, l->body->n_output);
-  wanted[0] = has_input(n, 1); /* else the specification says the condition is ignored */
+  wanted[0] = has_input(n, 1); /* otherwise the condition is ignored, by the specification */
   for (size_t i = 0; i < l->ncarried; i++) wanted[1 + i] = !l->passed_on[i];
   for (size_t i = 0; i < l->ncollected; i++) wanted[1 + l->ncarried + i] = wants(n, l->ncarried + i);
   if (!import_subgraph(n, l->body, in, wanted, out) || !again(n, out[0], more)) return false;
-  bool once = l->length && known_bounds(n->m, l->length).high <= 1; /* whether another follows is no question */
+  bool once = l->length && known_bounds(n->m, l->length).high <= 1; /* no further round is possible */
   if (collects(n, l) && (!l->length || (*more && !once)))
-    return shape_error(n, "it collects values of its rounds, and their number depends on data");
+    return shape_error(n, "it collects a value per round, and their number depends on data");
   size_t k = 0;
   for (size_t i = 0; i < l->ncarried; i++)
     if (!l->passed_on[i] &&
@@ -270,7 +272,7 @@ bool import_loop(ImportNode *n) {
     build = frontend_loop_open(n->b, l.rounds, l.most);
     in[0] = new_item(n, text(l.body->input[0]->name), build.round);
     in[1] = new_item(n, text(l.body->input[1]->name), 0);
-    in[1]->known = known_ints(n->m, DT_bool, 0, NULL, (int64_t[]){1}); /* else the round would not take place */
+    in[1]->known = known_ints(n->m, DT_bool, 0, NULL, (int64_t[]){1}); /* otherwise the round would not run */
     in[1]->type = in[1]->known.type;
     for (size_t i = 0; i < l.ncarried; i++) {
       Val v = l.passed_on[i] ? 0 : frontend_loop_carry(&build, input(n, i + 2));
@@ -298,7 +300,7 @@ typedef struct Scan {
   const Expr *length;
 } Scan;
 
-/* A list attribute of `count` numbers; zeros when it is absent. */
+/* Reads a list attribute of `count` numbers; zeros if absent. */
 static bool scan_list(ImportNode *n, const char *name, size_t count, int **out) {
   int given;
   const int64_t *list = node_ints(n, name, &given);
@@ -311,7 +313,7 @@ static bool scan_list(ImportNode *n, const char *name, size_t count, int **out) 
   return true;
 }
 
-/* `first`: where the states stand among the inputs. */
+/* `first`: index of the first state among the inputs. */
 static bool read_scan(ImportNode *n, Scan *s, size_t first) {
   int64_t inputs = node_int(n, "num_scan_inputs", 0);
   if (!(s->body = node_graph(n, "body"))) return false;
@@ -329,7 +331,7 @@ static bool read_scan(ImportNode *n, Scan *s, size_t first) {
   return import_captured(n, s->body);
 }
 
-/* The number of the element a round looks at. */
+/* The index of the element that a round reads. */
 static Val place(ImportNode *n, const Scan *s, Val round, bool reverse) {
   return reverse ? build_binary(n->b, OP_sub, import_scalar_i64(n, ex_addi(n->m, s->length, -1)), round) : round;
 }
@@ -346,7 +348,7 @@ static bool scan_collect(ImportNode *n, const Scan *s, LoopBuild *l, size_t i, I
               frontend_loop_write_row(n->b, all, v, place(n, s, l->round, s->out_reverse[i] != 0), axis)) != 0;
 }
 
-/* All rounds.  states: the first ones, then the last; collected: by output of the scan, 0 when it is not wanted. */
+/* Runs all rounds. states: the first ones, then the last; collected: by output of the scan, 0 if not wanted. */
 static bool scan_rounds(ImportNode *n, const Scan *s, Val rounds, Val *states, const Val *inputs, Val *collected) {
   ImportItem **in = ARENA_ARRAY(n->m->arena, ImportItem *, s->body->n_input + 1),
              **out = ARENA_ARRAY(n->m->arena, ImportItem *, s->body->n_output + 1);
@@ -375,7 +377,7 @@ static bool scan_rounds(ImportNode *n, const Scan *s, Val rounds, Val *states, c
   return true;
 }
 
-/* Has the inputs that are scanned one length? */
+/* Checks that all scanned inputs have the same length. */
 static bool scan_length(ImportNode *n, Scan *s, size_t first, int before) {
   for (size_t i = 0; i < s->ninputs; i++) {
     const Type *t = input_type(n, first + s->nstates + i);
@@ -384,7 +386,7 @@ static bool scan_length(ImportNode *n, Scan *s, size_t first, int before) {
     s->in_axes[i] = axis - before;
     if (i == 0) s->length = t->dims[axis];
     else if (t->dims[axis] != s->length)
-      return node_error(n, "inputs of %s and %s are not scanned together",
+      return node_error(n, "inputs %s and %s are not scanned together: their lengths differ",
                         import_type_string(n->m, input_type(n, first + s->nstates)), import_type_string(n->m, t));
   }
   return true;
@@ -409,9 +411,9 @@ bool import_scan(ImportNode *n) {
   return true;
 }
 
-/* ---- Scan of operator set 8: every sequence of a batch on its own, with its own length */
+/* ---- Scan of operator set 8: every sequence of a batch separately, with its own length */
 
-/* The rounds of sequence `which`. */
+/* The number of rounds of sequence `which`. */
 static Val batch_rounds(ImportNode *n, const Scan *s, Val which) {
   Val lengths = has_input(n, 0) ? build_cast(n->b, input(n, 0), DT_i64) : 0;
   return has_input(n, 0) ? (lengths ? build_gather(n->b, lengths, which, 0) : 0) : import_scalar_i64(n, s->length);
@@ -424,14 +426,15 @@ bool import_scan_batch(ImportNode *n) {
   s.in_axes = ARENA_ARRAY(n->m->arena, int, s.ninputs);
   s.out_axes = ARENA_ARRAY(n->m->arena, int, s.nouts + 1), s.out_reverse = s.out_axes;
   for (size_t i = 0; i < s.ninputs; i++)
-    if (s.in_reverse[i] && has_input(n, 0)) return node_error(n, "sequence_lens together with a reverse direction");
+    if (s.in_reverse[i] && has_input(n, 0))
+      return node_error(n, "sequence_lens with a reverse direction is not supported");
   if (!scan_length(n, &s, 1, 1)) return false;
   size_t nout = s.nstates + s.nouts, total = s.nstates + s.ninputs;
   const Expr *batch = input_type(n, 1 + s.nstates)->dims[0];
   Val *of_one = ARENA_ARRAY(n->m->arena, Val, total), *results = ARENA_ARRAY(n->m->arena, Val, nout);
   for (size_t i = 0; i < total; i++)
     if (input_type(n, 1 + i)->rank < 1 || input_type(n, 1 + i)->dims[0] != batch)
-      return node_error(n, "input %zu is not of the same batch", 1 + i);
+      return node_error(n, "input %zu has another batch size", 1 + i);
   LoopBuild l = frontend_loop_open(n->b, import_scalar_i64(n, batch), batch);
   for (size_t i = 0; i < total; i++)
     if (!l.round || !(of_one[i] = build_gather(n->b, input(n, 1 + i), l.round, 0))) return false;

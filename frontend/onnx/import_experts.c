@@ -1,26 +1,26 @@
 /* frontend/onnx/import_experts.c - mixtures of experts of ONNX Runtime: MoE and QMoE.
  *
- * Every token goes through the `k` experts with the largest router_probs, whose softmax weighs what they give: that of
- * all, or with normalize_routing_weights that of the chosen ones.  An expert is fc2 of an activation of fc1, which is
- * multiplied by fc3 when there is one; swiglu has its two halves in fc1 (swiglu_fusion 1: in turn, 2: one behind the
- * other) or in fc1 and fc3.  gelu is the one by tanh.
+ * Every token goes through the `k` experts with the largest router_probs.  Their results are weighted by the softmax
+ * of all router_probs, or with normalize_routing_weights by that of the chosen ones.  An expert is fc2 of an
+ * activation of fc1, which is multiplied by fc3 if there is one.  The two halves of swiglu are in fc1 (swiglu_fusion
+ * 1: interleaved columns, 2: one half after the other) or in fc1 and fc3. gelu uses the tanh formula.
  *
- * Weights of QMoE are those of import_bits.c.  Not done: formats of 4 and 8 bit floats, prepacked layouts, the sparse
- * mixer.
+ * Weights of QMoE are those of import_bits.c.  Not done: formats of 4 and 8 bit floats, prepacked layouts, the
+ * sparse mixer.
  */
 #include <math.h>
 #include <string.h>
 
 #include "frontend/onnx/import_bits.h"
 
-/* Where the operands of a product are; -1: the operator has none. */
+/* The inputs that hold the operands of a product; -1 if the operator has none. */
 typedef struct ExpertProduct {
   int weights, bias, scales, zeros;
   const char *bits;
 } ExpertProduct;
 
 typedef struct Experts {
-  Val rows, index, weights; /* [tokens, k, width], [tokens, k] and so */
+  Val rows, index, weights; /* [tokens, k, width], and twice [tokens, k] */
   ExpertProduct fc[3];
   bool quantized;
   const char *activation;
@@ -46,8 +46,8 @@ static bool route(ImportNode *n, Experts *e) {
   int64_t k = node_int(n, "k", 1), experts;
   bool normal = node_int(n, "normalize_routing_weights", 0) != 0;
   if (t->rank < 2 || tr->rank != 2 || !ex_get_const(tr->dims[1], &experts) || k < 1 || k > experts)
-    return node_error(n, "%lld experts of %s for %s", (long long)k, import_type_string(n->m, tr),
-                      import_type_string(n->m, t));
+    return node_error(n, "cannot choose %lld experts by router_probs %s for %s", (long long)k,
+                      import_type_string(n->m, tr), import_type_string(n->m, t));
   Attr a[3] = {attr_i(AT_axis, 1), attr_i(AT_descending, 1), attr_e(AT_k, ex_const(n->m, k))};
   Val router = input(n, 1);
   Val top = router ? build_op(n->b, &(OpSpec){.kind = OP_topk, .nin = 1, .in = &router, .nattrs = 3, .attrs = a}) : 0;
@@ -62,14 +62,14 @@ static bool route(ImportNode *n, Experts *e) {
   const Expr *tokens = type_product(n->m, t, 0, t->rank - 1), *width = t->dims[t->rank - 1], *one = ex_const(n->m, 1),
              *flat[] = {tokens, one, width}, *dims[] = {tr->dims[0], ex_const(n->m, k), width};
   if (!equal_extents(n, tokens, tr->dims[0]))
-    return node_error(n, "router_probs %s for %s", import_type_string(n->m, tr), import_type_string(n->m, t));
+    return node_error(n, "router_probs %s do not fit %s", import_type_string(n->m, tr), import_type_string(n->m, t));
   e->rows = broadcast(n, build_reshape(n->b, input(n, 0), 3, flat), 3, dims);
   return e->rows && e->weights;
 }
 
 /* ---- products */
 
-/* [experts, rows, columns] of packed weights, by row or by block of a row. */
+/* Unpacks weights to [experts, rows, columns]; scales are per row or per block of a row. */
 static Val unpacked_weights(ImportNode *n, const ExpertProduct *p, const Expr *columns) {
   const Type *t = input_type(n, (size_t)p->weights), *ts = input_type(n, (size_t)p->scales);
   int64_t block = node_int(n, "block_size", 0);
@@ -78,7 +78,7 @@ static Val unpacked_weights(ImportNode *n, const ExpertProduct *p, const Expr *c
   if (!import_bits(n, p->bits, node_int(n, "expert_weight_bits", 4), &bits)) return 0;
   if (t->rank != 3 || !blocks || ex_muli(n->m, t->dims[2], 8 / bits) != columns || ts->rank != (block > 0 ? 3 : 2) ||
       (block > 0 && ts->dims[2] != blocks)) {
-    node_error(n, "weights %s with scales %s", import_type_string(n->m, t), import_type_string(n->m, ts));
+    node_error(n, "weights %s do not fit scales %s", import_type_string(n->m, t), import_type_string(n->m, ts));
     return 0;
   }
   const Expr *split[] = {t->dims[0], t->dims[1], blocks, block > 0 ? ex_const(n->m, block) : columns},
@@ -94,13 +94,13 @@ static Val unpacked_weights(ImportNode *n, const ExpertProduct *p, const Expr *c
   return w ? build_cast(n->b, build_reshape(n->b, w, 3, whole), input_type(n, 0)->dtype) : 0;
 }
 
-/* x [tokens, k, columns] times the transposed weights of the experts, with their bias. */
+/* Multiplies x [tokens, k, columns] by the transposed weights of the experts, and adds their bias. */
 static Val product(ImportNode *n, const Experts *e, int i, Val x) {
   const ExpertProduct *p = &e->fc[i];
   if (!x) return 0;
   Val w = e->quantized ? unpacked_weights(n, p, type_of(n->b->f, x)->dims[2]) : input(n, (size_t)p->weights);
   if (!w) return 0;
-  if (type_of(n->b->f, w)->rank != 3) return node_error(n, "weights of experts without three dimensions"), 0;
+  if (type_of(n->b->f, w)->rank != 3) return node_error(n, "weights of experts must have three dimensions"), 0;
   Val in[] = {x, e->index, build_transpose(n->b, w, (const int[]){0, 2, 1})};
   Attr start = attr_e(AT_start, ex_const(n->m, 0));
   Val y = build_op(n->b, &(OpSpec){.kind = OP_grouped_dot, .nin = 3, .in = in, .nattrs = 1, .attrs = &start});
@@ -120,11 +120,11 @@ static Val swiglu(ImportNode *n, Val gate, Val linear) {
   return binary(n, OP_mul, binary(n, OP_mul, gate, sigmoid), binary_number(n, OP_add, linear, beta));
 }
 
-/* The two halves of the last dimension of x. */
+/* One half of the last dimension of x. */
 static Val half(ImportNode *n, Val x, bool in_turn, bool second) {
   if (!x) return 0;
   const Expr *zero = ex_const(n->m, 0), *size = ex_exact_div(n->m, type_of(n->b->f, x)->dims[2], ex_const(n->m, 2));
-  if (!size) return node_error(n, "an odd number of columns for swiglu"), 0;
+  if (!size) return node_error(n, "swiglu needs an even number of columns"), 0;
   const Expr *start = !second ? zero : in_turn ? ex_const(n->m, 1) : size;
   return build_slice(n->b, x, 2, start, size, in_turn ? 2 : 1);
 }
@@ -151,7 +151,7 @@ static Val hidden(ImportNode *n, const Experts *e) {
   if (strcmp(e->activation, "swiglu") == 0) {
     if (e->fusion == 0 && third) return swiglu(n, x, product(n, e, 2, e->rows));
     if (third || e->fusion < 1 || e->fusion > 2)
-      return node_error(n, "swiglu_fusion is %lld %s fc3", (long long)e->fusion, third ? "with" : "without"), 0;
+      return node_error(n, "swiglu_fusion cannot be %lld %s fc3", (long long)e->fusion, third ? "with" : "without"), 0;
     return swiglu(n, half(n, x, e->fusion == 1, false), half(n, x, e->fusion == 1, true));
   }
   x = activated(n, e, x);
@@ -174,10 +174,9 @@ static bool refused(ImportNode *n, bool quantized) {
   for (int i = 0; i < 3; i++)
     if (given(n, packed[i].weights) && !given(n, packed[i].scales)) return !node_error(n, "weights without scales");
   if (node_int(n, "weights_prepacked", -1) != 0)
-    diag_warning(
-        n->b->diags, DIAG_onnx_node, n->b->loc,
-        "QMoE: the file does not say how its weights are laid out (weights_prepacked); they are taken to be rows "
-        "of packed numbers, as ONNX Runtime has them on CPUs");
+    diag_warning(n->b->diags, DIAG_onnx_node, n->b->loc,
+                 "QMoE: the file does not say how its weights are laid out (weights_prepacked); apc assumes rows "
+                 "of packed numbers, as ONNX Runtime has them on CPUs");
   return false;
 }
 

@@ -1,12 +1,11 @@
-/* frontend/onnx/import_fourier.c - DFT and STFT as products with a matrix of cosines, and the windows that go with
- * them.
+/* frontend/onnx/import_fourier.c - DFT and STFT as products with a matrix of cosines, and their windows.
  *
- * One matrix [signal, complex in, frequency, complex out] does the whole transform in one product, so that it is
- * planned and cut as any other.  Its elements are cos(2 pi q / 4L) for an integer q, since -sin(t) = cos(t + pi/2), and
- * q is reduced exactly before it becomes a float.  STFT is a convolution with the windowed matrix, whose windows
- * overlap by themselves.
+ * One matrix [signal, complex in, frequency, complex out] does the whole transform in one product, which is planned
+ * and sharded like any other.  Its elements are cos(2 pi q / 4L) for an integer q, since -sin(t) = cos(t + pi/2),
+ * and q is reduced exactly before it becomes a float.  STFT is a convolution with the windowed matrix; its windows
+ * overlap in the same way.
  *
- * Not done: fast algorithms; at the lengths of speech (400, 512) the product is as fast as what surrounds it.
+ * Not done: fast algorithms; at the lengths of speech (400, 512) the product is as fast as the operations around it.
  */
 #include <math.h>
 
@@ -16,23 +15,23 @@ static const double TAU = 6.28318530717958647692;
 
 typedef struct Transform {
   const Expr *length;    /* L */
-  const Expr *from, *to; /* elements of the signal that there are, elements of the result */
+  const Expr *from, *to; /* number of signal elements, number of result elements */
   int64_t in, out;       /* 1: real, 2: complex */
   bool inverse;
-  bool mirrored; /* the input is one half of a symmetric one */
+  bool mirrored; /* the input is one half of a symmetric signal */
   DType dtype;
 } Transform;
 
 static Val size_value(ImportNode *n, const Expr *e) { return import_scalar_i64(n, e); }
 
-/* In the mirrored half, elements other than the first and the middle stand for two. */
+/* In the mirrored half, elements other than the first and the middle count twice. */
 static Val counted_twice(ImportNode *n, const Transform *t, Val from, Val x) {
   Val middle = binary(n, OP_eq, binary_number(n, OP_mul, from, 2), size_value(n, t->length));
   Val once = binary(n, OP_or, middle, binary_number(n, OP_eq, from, 0));
   return x ? select3(n, once, x, binary_number(n, OP_mul, x, 2)) : 0;
 }
 
-/* [from, in, to, out] */
+/* The matrix [from, in, to, out]. */
 static Val fourier_matrix(ImportNode *n, const Transform *t) {
   const Expr *dims[] = {t->from, ex_const(n->m, t->in), t->to, ex_const(n->m, t->out)};
   Val k = iota_i64(n, 4, dims, 0), i = iota_i64(n, 4, dims, 1), u = iota_i64(n, 4, dims, 2),
@@ -51,7 +50,7 @@ static Val fourier_matrix(ImportNode *n, const Transform *t) {
   return build_cast(n->b, x, t->dtype);
 }
 
-/* The signal's last dimension: 1 for real, 2 for complex. */
+/* Reads the signal's last dimension: 1 for real, 2 for complex. */
 static bool complex_extent(ImportNode *n, const Type *t, int64_t *out) {
   if (t->rank >= 2 && dtype_is_float(t->dtype) && ex_get_const(t->dims[t->rank - 1], out) && (*out == 1 || *out == 2))
     return true;
@@ -59,7 +58,7 @@ static bool complex_extent(ImportNode *n, const Type *t, int64_t *out) {
                     import_type_string(n->m, t));
 }
 
-/* A size as an optional scalar input. */
+/* Reads a size from an optional scalar input. */
 static bool scalar_size(ImportNode *n, size_t in, const char *what, const Expr **out) {
   ImportKnown k;
   if (!has_input(n, in)) return true;
@@ -80,10 +79,10 @@ static bool transform_axis(ImportNode *n, int rank, int *axis) {
     at = list[0];
   }
   if (!node_axis(n, at, rank, axis)) return false;
-  return *axis != rank - 1 || node_error(n, "the axis is that of complex numbers");
+  return *axis != rank - 1 || node_error(n, "the axis is the dimension of complex parts");
 }
 
-/* `x` [.., from, .., in] times the matrix. */
+/* Multiplies `x` [.., from, .., in] by the matrix. */
 static Val transformed(ImportNode *n, const Transform *t, Val x, int axis) {
   char left[MAX_RANK + 1], right[MAX_RANK + 1];
   if (!x) return 0;
@@ -106,7 +105,7 @@ bool import_dft(ImportNode *n) {
   f.mirrored = one_sided && f.inverse;
   f.length = f.mirrored ? ex_muli(m, ex_addi(m, extent, -1), 2) : extent;
   if (!scalar_size(n, 1, "dft_length", &f.length) || !known_need(m, f.length, 1))
-    return node_error(n, "a transform of no elements");
+    return node_error(n, "the transform has no elements");
   const Expr *half = ex_addi(m, ex_div_joined(m, f.length, ex_const(m, 2)), 1), *most = f.mirrored ? half : f.length;
   f.to = one_sided && !f.inverse ? half : f.length;
   if (f.mirrored) f.out = 1;
@@ -118,7 +117,7 @@ bool import_dft(ImportNode *n) {
 
 /* ---- STFT */
 
-/* [frequencies * 2, in, frame length], as the weights of a convolution. */
+/* The matrix [frequencies * 2, in, frame length], as weights of a convolution. */
 static Val frame_weights(ImportNode *n, const Transform *f, Val window) {
   static const int to_weights[] = {2, 3, 1, 0};
   Val x = build_transpose(n->b, fourier_matrix(n, f), to_weights);
@@ -142,16 +141,16 @@ bool import_stft(ImportNode *n) {
   Module *m = n->m;
   const Expr *step = NULL;
   int64_t by, length;
-  if (t->rank != 3) return node_error(n, "the signal is %s", import_type_string(m, t));
+  if (t->rank != 3) return node_error(n, "the signal must have three dimensions, not %s", import_type_string(m, t));
   if (!complex_extent(n, t, &f.in) || !scalar_size(n, 1, "frame_step", &step)) return false;
   f.length = has_input(n, 2) ? input_type(n, 2)->dims[0] : t->dims[1];
   if (has_input(n, 2) && input_type(n, 2)->rank != 1)
-    return node_error(n, "the window is %s", import_type_string(m, input_type(n, 2)));
+    return node_error(n, "the window must have one dimension, not %s", import_type_string(m, input_type(n, 2)));
   if (!scalar_size(n, 3, "frame_length", &f.length)) return false;
   if (has_input(n, 2) && f.length != input_type(n, 2)->dims[0])
     return node_error(n, "frame_length is not the length of the window %s", import_type_string(m, input_type(n, 2)));
   if (!ex_get_const(step, &by) || !ex_get_const(f.length, &length) || length < 1)
-    return diag_error(n->b->diags, DIAG_onnx_shape, n->b->loc, "STFT: frames of a symbolic length or step");
+    return diag_error(n->b->diags, DIAG_onnx_shape, n->b->loc, "STFT: the length or step of frames is symbolic");
   const Expr *left = ex_addi(m, t->dims[1], -length);
   int64_t known;
   if (ex_get_const(left, &known) && known < 0)
@@ -169,7 +168,7 @@ bool import_stft(ImportNode *n) {
 
 /* ---- windows and filters */
 
-/* a0 - a1 cos(2 pi i / N) + a2 cos(4 pi i / N), N the size or, for symmetric windows, one less. */
+/* a0 - a1 cos(2 pi i / N) + a2 cos(4 pi i / N); N is the size or, for symmetric windows, one less. */
 bool import_window_function(ImportNode *n) {
   static const double coefficients[][3] = {{0.5, 0.5, 0}, {25.0 / 46, 21.0 / 46, 0}, {0.42, 0.5, 0.08}};
   const double *a = coefficients[n->op->arg];

@@ -1,17 +1,17 @@
-/* frontend/onnx/import_index.c - ONNX operators about the places of single elements.
+/* frontend/onnx/import_index.c - ONNX operators on the indices of single elements.
  *
- * The place of an extreme element is found by two reductions: the extreme value, then the smallest (or
- * largest) index of the elements that equal it; so that it can be sharded like any reduction.  NaN is larger and
- * smaller than all numbers, as in NumPy.  GatherND is one gather from the flattened tensor at computed places.
+ * The index of an extreme element takes two reductions, so that it can be sharded like any reduction: the extreme
+ * value, then the smallest (or largest) index of the elements that equal it.  NaN is larger and smaller than all
+ * numbers, as in NumPy.  GatherND is one gather from the flattened tensor at computed indices.
  */
 #include "frontend/onnx/import_private.h"
 
-/* i64 indices along `axis`, that dimension kept with extent 1. */
+/* Returns i64 indices along `axis`, which is kept with extent 1. */
 static Val extreme_index(ImportNode *n, Val x, int axis, Reduction how, bool last) {
   if (!x) return 0;
   const Type *t = type_of(n->b->f, x);
   Val is_best = binary(n, OP_eq, x, import_reduce_axes(n, how, x, 1u << axis, true));
-  if (dtype_is_float(t->dtype)) /* beside a NaN the extreme is NaN, and nothing equals it */
+  if (dtype_is_float(t->dtype)) /* if there is a NaN, the extreme is NaN and equals nothing */
     is_best = binary(n, OP_or, is_best, build_unary(n->b, OP_isnan, x));
   Val place = iota_i64(n, t->rank, t->dims, axis);
   Val none = last ? splat_like(n, place, -1) : build_size(n->b, type_with_dtype(n->m, t, DT_i64), t->dims[axis]);
@@ -25,7 +25,7 @@ bool import_arg(ImportNode *n) {
   return import_set_output(n, 0, node_int(n, "keepdims", 1) ? y : drop_dims(n, y, 1u << axis));
 }
 
-/* 1 at the first largest element along the axis (before 13: of all dimensions from the axis on), else 0. */
+/* 1 at the first largest element along the axis (before 13: over all dimensions from the axis on), else 0. */
 bool import_hardmax(ImportNode *n) {
   const Type *t = input_type(n, 0);
   int axis = 0;
@@ -43,18 +43,18 @@ bool import_hardmax(ImportNode *n) {
 
 /* ---- gathering by element */
 
-/* index * extent of dimension d + place in it: one step of row-major addressing. */
+/* index * extent of dimension d + index in it: one step of row-major addressing. */
 static Val step_into(ImportNode *n, Val at, const Expr *extent, Val place) {
   if (!at || !place) return place;
   return binary(n, OP_add, build_binary(n->b, OP_mul, at, build_size(n->b, type_of(n->b->f, at), extent)), place);
 }
 
-/* The indices may be shorter than the data in dimensions other than the axis: what they do not reach is cut off. */
+/* The indices may be shorter than the data in dimensions other than the axis: data beyond them is dropped. */
 bool import_gather_elements(ImportNode *n) {
   const Type *t = input_type(n, 0), *ti = input_type(n, 1);
   int axis = 0;
   if (t->rank != ti->rank)
-    return node_error(n, "%s has not the rank of %s", import_type_string(n->m, ti), import_type_string(n->m, t));
+    return node_error(n, "%s does not have the rank of %s", import_type_string(n->m, ti), import_type_string(n->m, t));
   if (!node_axis(n, node_int(n, "axis", 0), t->rank, &axis)) return false;
   if (!indices_are_inside(n, 1, 1, &t->dims[axis])) return false;
   Val x = input(n, 0);
@@ -91,16 +91,16 @@ bool import_gather_nd(ImportNode *n) {
   return import_set_output(n, 0, at ? build_gather(n->b, flat, at, 0) : 0);
 }
 
-/* ---- picking along one axis */
+/* ---- selection along one axis */
 
-/* Selects along the axis (of the flattened tensor without one) where a constant condition holds. */
+/* Selects along the axis (of the flattened tensor if absent) where a constant condition holds. */
 bool import_compress(ImportNode *n) {
   const Type *t = input_type(n, 0);
   int64_t condition[KNOWN_MAX], picked[KNOWN_MAX], extent;
   int count, axis = 0, kept = 0;
   ImportKnown known = input_known(n, 1);
   if (!known.items || known.type->rank != 1 || !known_constants(&known, condition)) {
-    diag_error(n->b->diags, DIAG_onnx_shape, n->b->loc, "%s: the condition is no constant of at most %d elements",
+    diag_error(n->b->diags, DIAG_onnx_shape, n->b->loc, "%s: the condition is not a constant of at most %d elements",
                n->op->type, KNOWN_MAX);
     say_origin(n, 1);
     return false;
@@ -121,14 +121,15 @@ bool import_compress(ImportNode *n) {
   return import_set_output(n, 0, x ? build_gather(n->b, x, import_known_value(n, &index), axis) : 0);
 }
 
-/* The first lens[b] elements of the time axis in reverse order, the rest as they are. */
+/* Reverses the first lens[b] elements of the time axis; the rest is unchanged. */
 bool import_reverse_sequence(ImportNode *n) {
   const Type *t = input_type(n, 0);
   int batch = 0, time = 0;
   if (!node_axis(n, node_int(n, "batch_axis", 1), t->rank, &batch) ||
       !node_axis(n, node_int(n, "time_axis", 0), t->rank, &time))
     return false;
-  if (batch == time || batch > 1 || time > 1) return node_error(n, "batch_axis %d and time_axis %d", batch, time);
+  if (batch == time || batch > 1 || time > 1)
+    return node_error(n, "batch_axis %d and time_axis %d must be 0 and 1, in either order", batch, time);
   Val lens = insert_dims(n, build_cast(n->b, input(n, 1), DT_i64), 1u << time, 2),
       step = iota_i64(n, 1, &t->dims[time], 0);
   step = insert_dims(n, step, 1u << batch, 2);
@@ -138,14 +139,15 @@ bool import_reverse_sequence(ImportNode *n) {
   return import_set_output(n, 0, at ? take(n, input(n, 0), broadcast(n, at, t->rank, t->dims), time) : 0);
 }
 
-/* min(8, extent), which is not above it. */
+/* True if e is a minimum with the extent as an operand, such as min(8, extent), so that it cannot exceed the extent. */
 static bool is_operand(const Expr *e, const Expr *extent) {
   bool found = false;
   for (int i = 0; e->kind == EX_MIN && i < e->n; i++) found = found || e->args[i] == extent;
   return found;
 }
 
-/* How many are taken: a number, or an expression of sizes that is not above the extent; NULL after an error. */
+/* The number of elements to take: a number, or an expression of sizes that is at most the extent; NULL after an
+ * error. */
 static const Expr *top_count(ImportNode *n, const Expr *extent) {
   ImportKnown k;
   int64_t number, all;
@@ -163,7 +165,7 @@ static const Expr *top_count(ImportNode *n, const Expr *extent) {
   return NULL;
 }
 
-/* The k largest (or smallest) along the axis and their places, in order whether asked for or not. */
+/* The k largest (or smallest) elements along the axis and their indices, always sorted. */
 bool import_top_k(ImportNode *n) {
   const Type *t = input_type(n, 0);
   int axis = 0;

@@ -1,15 +1,16 @@
-/* frontend/onnx/import_kind.c - what the file itself says of an initializer: that it is a parameter, or is none.
+/* frontend/onnx/import_kind.c - what the file itself says about an initializer: whether it is a parameter.
  *
- * PyTorch's exporter (torch.export, since 2.5) notes in the metadata of a value whether it was a parameter, a buffer or
- * a constant of the program.  Its optimizer computes initializers from others and notes their names instead
- * ("folded_from"); what these were has to be found in the nodes, whose notes quote the program they come from: there
- * `%p_layers_0_weight` is the parameter layers.0.weight, and buffers begin with `%b_`.  A name with dots is one of the
- * two, other names are of values that were computed.
+ * PyTorch's exporter (torch.export, since 2.5) notes in the metadata of a value whether it was a parameter, a buffer
+ * or a constant of the program.  Its optimizer computes initializers from others and notes their names instead
+ * ("folded_from").  Their kinds can be found in the nodes, whose notes quote the source program:
+ * `%p_layers_0_weight` is the parameter layers.0.weight, and buffers begin with `%b_`.  A name with dots is one of
+ * the two; other names are computed values.
  *
- * What it says nothing of, and what was computed from more than these, its use decides (import_trained.c).  The same
- * notes say which parameter a node reads where several of equal numbers were written once.
+ * If the file says nothing about an initializer, or if it was computed from other values as well, its use decides
+ * (import_trained.c).  The same notes say which parameter a node reads if several with equal numbers were written
+ * once.
  *
- * Other exporters say nothing.
+ * Other exporters write no such notes.
  */
 #include <ctype.h>
 #include <string.h>
@@ -17,11 +18,11 @@
 #include "frontend/onnx/import_graph.h"
 
 struct OnnxKinds {
-  NameMap said;    /* name of an initializer: its kind */
-  NameMap folded;  /* name of an initializer: what it was computed from, as the file writes it: ['a', 'b'] */
-  NameMap called;  /* name of an initializer: what the program calls it, as p_NAME */
+  NameMap said;    /* initializer -> its kind */
+  NameMap folded;  /* initializer -> the names it was computed from, as the file writes them: ['a', 'b'] */
+  NameMap called;  /* initializer -> its name in the program, as p_NAME */
   NameMap quoted;  /* p_NAME, b_NAME: names of the program that nodes quote */
-  OnnxReads order; /* those of parameters, as they come */
+  OnnxReads order; /* those of parameters, in order of appearance */
 };
 
 static const char kind_key[] = "pkg.torch.export.graph_signature.InputSpec.kind",
@@ -60,7 +61,7 @@ static size_t identifier(const char *text) {
   return n;
 }
 
-/* The next name of a parameter or buffer behind a '%', or NULL; *at moves behind it. */
+/* Returns the next name of a parameter or buffer after a '%', or NULL; moves *at past it. */
 static const char *next_quoted(Arena *a, const char **at) {
   for (const char *p = *at ? strchr(*at, '%') : NULL; p; p = strchr(p + 1, '%')) {
     size_t n = identifier(p + 1);
@@ -90,7 +91,7 @@ OnnxKinds *import_kinds(Arena *a, const Onnx__GraphProto *g) {
   return k;
 }
 
-/* What the program calls the parameter, or buffer, of that name. */
+/* The name in the program of the parameter or buffer with that name. */
 static const char *program_name(Arena *a, char kind, const char *name) {
   char *called = arena_printf(a, "%c_%s", kind, name);
   for (char *p = called; *p; p++) *p = isalnum((unsigned char)*p) ? (char)tolower((unsigned char)*p) : '_';
@@ -118,7 +119,8 @@ OnnxReads import_kind_sources(Arena *a, const OnnxKinds *k, const char *initiali
   return list;
 }
 
-/* "a.b.weight" for p_a_b_weight, of a node in the module a.b: the longest of its modules that begins the name. */
+/* "a.b.weight" for p_a_b_weight of a node in the module a.b: uses the longest of its modules that the name begins
+ * with. */
 static const char *full_name(Arena *a, const char *called, const char *scopes) {
   const char *best = "", *rest = called + 2;
   for (const char *p = scopes ? strchr(scopes, '\'') : NULL; p;) {
@@ -153,14 +155,14 @@ OnnxKind import_kind(Arena *a, const OnnxKinds *k, const char *initializer) {
   const char *said = name_find(&k->said, initializer);
   if (said) return strcmp(said, "PARAMETER") == 0 ? ONNX_PARAMETER : ONNX_OTHER;
   OnnxReads from = import_kind_sources(a, k, initializer);
-  if (!from.n) return ONNX_UNKNOWN; /* a rewriting of the exporter made it, as of a convolution and its norm */
+  if (!from.n) return ONNX_UNKNOWN; /* made by a rewrite rule of the exporter */
   bool some = false, only = true;
   for (size_t i = 0; i < from.n; i++) {
     const char *name = from.items[i], *kind = name_find(&k->said, name);
     if (is_quoted(a, k, 'p', name) || (kind && strcmp(kind, "PARAMETER") == 0)) return ONNX_PARAMETER;
     bool dotted = strchr(name, '.') && !is_quoted(a, k, 'b', name) && !kind;
     some |= dotted;
-    only &= dotted || strncmp(name, "val_", 4) == 0; /* shapes and the like, which the exporter makes */
+    only &= dotted || strncmp(name, "val_", 4) == 0; /* shapes and the like, which the exporter computes */
   }
   return !some ? ONNX_CONSTANT : only ? ONNX_PARAMETER : ONNX_UNKNOWN;
 }

@@ -1,8 +1,8 @@
 /* frontend/onnx/import_loss.c - losses of classes: NegativeLogLikelihoodLoss, SoftmaxCrossEntropyLoss, decomposed as
- * the specification does.
+ * in the specification.
  *
- * In: scores [batch, classes, places..], target [batch, places..], weights [classes] or none.  Places whose target is
- * `ignore_index` count nothing, neither in the sum nor in the weight it is divided by. */
+ * In: scores [batch, classes, places..], target [batch, places..], weights [classes] or none.  Places whose target
+ * is `ignore_index` count neither in the sum nor in the weight that divides it. */
 #include <string.h>
 
 #include "frontend/onnx/import_private.h"
@@ -13,15 +13,16 @@ static bool check_loss(ImportNode *n, const char *reduction) {
               equal_extents(n, t->dims[0], target->dims[0]);
   for (int d = 1; fits && d < target->rank; d++) fits = equal_extents(n, t->dims[d + 1], target->dims[d]);
   if (!fits)
-    return node_error(n, "targets %s for scores %s", import_type_string(n->m, target), import_type_string(n->m, t));
+    return node_error(n, "targets %s do not fit scores %s", import_type_string(n->m, target),
+                      import_type_string(n->m, t));
   if (has_input(n, 2) && (input_type(n, 2)->rank != 1 || input_type(n, 2)->dims[0] != t->dims[1]))
-    return node_error(n, "weights %s for scores %s", import_type_string(n->m, input_type(n, 2)),
+    return node_error(n, "weights %s do not fit scores %s", import_type_string(n->m, input_type(n, 2)),
                       import_type_string(n->m, t));
   return strcmp(reduction, "mean") == 0 || strcmp(reduction, "sum") == 0 || strcmp(reduction, "none") == 0 ||
-         node_error(n, "reduction \"%s\"", reduction);
+         node_error(n, "reduction \"%s\" is not supported", reduction);
 }
 
-/* The weight of every target, 0 where it is ignored; 0 (no value) when all are 1. */
+/* The weight of every target, 0 if it is ignored; 0 (no value) if all are 1. */
 static Val target_weights(ImportNode *n, Val x, Val target, Val counts) {
   Val w = has_input(n, 2) ? build_gather(n->b, input(n, 2), target, 0)
           : counts        ? build_splat(n->b,
@@ -32,7 +33,7 @@ static Val target_weights(ImportNode *n, Val x, Val target, Val counts) {
   return counts && w ? select3(n, counts, w, splat_like(n, w, 0)) : w;
 }
 
-/* From logarithms of probabilities. */
+/* Computes the loss from log-probabilities. */
 static Val likelihood_loss(ImportNode *n, Val x, const char *reduction) {
   Val target = input(n, 1), counts = 0;
   if (!x || !target || (has_input(n, 2) && !input(n, 2))) return 0;
@@ -47,7 +48,7 @@ static Val likelihood_loss(ImportNode *n, Val x, const char *reduction) {
   if (!y) return 0;
   y = build_unary(n->b, OP_neg, y);
   if (weights) y = binary(n, OP_mul, y, weights);
-  if (counts) y = select3(n, counts, y, splat_like(n, y, 0)); /* -inf times 0 is none */
+  if (counts) y = select3(n, counts, y, splat_like(n, y, 0)); /* avoids -inf times 0, which is NaN */
   if (!y || strcmp(reduction, "none") == 0) return y;
   if (strcmp(reduction, "mean") == 0 && !weights) return mean_axes(n, y, all, false);
   y = import_reduce_axes(n, RED_SUM, y, all, false);

@@ -1,7 +1,7 @@
 /* frontend/onnx/import_matmul.c - MatMul, FusedMatMul, Gemm and Einsum as IR dots.
  *
- * A dot names its dimensions by letters, so transposed operands, batch dimensions that only one operand
- * has and broadcast batch dimensions (their extent of 1 is dropped) need no data movement.
+ * A dot names its dimensions by letters.  So transposed operands, batch dimensions of only one operand, and
+ * broadcast batch dimensions (whose extent of 1 is dropped) need no data movement.
  */
 #include <string.h>
 
@@ -10,8 +10,8 @@
 
 /* ---- MatMul */
 
-/* Appends the letters of x's batch dimensions to `spec`, and drops extents of 1 that the other operand stretches.
- * Batch dimension d of the result, counted from the left of `batch`, has letter 'a' + d. */
+/* Appends the letters of x's batch dimensions to `spec`, and drops extents of 1 that are broadcast against the other
+ * operand.  Batch dimension d of the result, counted from the left of `batch`, has letter 'a' + d. */
 static Val batch_letters(ImportNode *n, Val x, const Type *other, int batch, int own, char *spec) {
   const Type *t = type_of(n->b->f, x);
   unsigned drop = 0;
@@ -55,8 +55,8 @@ bool import_matmul(ImportNode *n) { return import_set_output(n, 0, matmul(n, inp
 
 /* ---- FusedMatMul, of ONNX Runtime */
 
-/* The matrix of a MatMul.  With `batches` it comes with its first dimension before those of the batch, with `swapped`
- * with its last two exchanged, in that order. */
+/* The operand of a MatMul.  With `batches` its first dimension is stored before those of the batch; with `swapped`
+ * its last two are exchanged, in that order. */
 static Val matrix(ImportNode *n, size_t i, bool swapped, bool batches) {
   int rank = input_type(n, i)->rank, perm[MAX_RANK];
   Val x = input(n, i);
@@ -107,8 +107,7 @@ enum { MAX_TERMS = CONTRACT_MAX };
 typedef struct Equation {
   int terms;
   char in[MAX_TERMS][MAX_RANK + 1], out[MAX_RANK + 1];
-  char ellipsis[MAX_RANK + 1]; /* letters for the dimensions that an ellipsis stands for, right-aligned: of those the
-                                  equation has not */
+  char ellipsis[MAX_RANK + 1]; /* unused letters for the dimensions of an ellipsis, right-aligned */
 } Equation;
 
 static bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
@@ -122,7 +121,7 @@ static void choose_ellipsis(Equation *e, const char *equation) {
     if (!strchr(equation, c)) e->ellipsis[--at] = c;
 }
 
-/* Reads one term up to ',' or '-' or the end; false when malformed.  `rank` -1: the output, its ellipsis has `dots`
+/* Reads one term up to ',' or '-' or the end; false if malformed.  `rank` -1: the output, whose ellipsis has `dots`
  * letters. */
 static bool read_term(ImportNode *n, const Equation *e, const char **at, int rank, int *dots, char *out) {
   int count = 0, named = 0;
@@ -141,14 +140,14 @@ static bool read_term(ImportNode *n, const Equation *e, const char **at, int ran
       if (count == MAX_RANK) return node_error(n, "a term of more than %d letters", MAX_RANK);
       out[count++] = c;
     } else {
-      return node_error(n, "'%c' in the equation", c);
+      return node_error(n, "unexpected '%c' in the equation", c);
     }
   }
   out[count] = '\0';
-  return rank < 0 || count == rank || node_error(n, "term \"%s\" for an operand of rank %d", out, rank);
+  return rank < 0 || count == rank || node_error(n, "term \"%s\" does not fit an operand of rank %d", out, rank);
 }
 
-/* Without "->": the ellipsis, then letters that occur once, in alphabetical order. */
+/* The output of an equation without "->": the ellipsis, then letters that occur once, in alphabetical order. */
 static bool implied_output(ImportNode *n, Equation *e, int dots) {
   int count = 0;
   for (int i = 0; i < dots; i++) e->out[count++] = e->ellipsis[MAX_RANK - dots + i];
@@ -175,7 +174,7 @@ static bool read_equation(ImportNode *n, Equation *e) {
     if (!has_input(n, (size_t)t)) return node_error(n, "input %d is missing", t);
     if (!read_term(n, e, &at, input_type(n, (size_t)t)->rank, &dots, e->in[t])) return false;
     bool more = t + 1 < e->terms;
-    if (more != (*at == ',')) return node_error(n, "the equation has not %d terms", e->terms);
+    if (more != (*at == ',')) return node_error(n, "the equation does not have %d terms", e->terms);
     if (more) at++;
   }
   if (*at == '\0') return implied_output(n, e, dots);
@@ -185,7 +184,7 @@ static bool read_equation(ImportNode *n, Equation *e) {
   return *at == '\0' || node_error(n, "the equation is malformed at \"%s\"", at);
 }
 
-/* Takes the diagonal of letters that occur twice in a term: reduce over a select of equal positions. */
+/* Takes the diagonal over letters that occur twice in a term: reduces over a select of equal positions. */
 static Val diagonals(ImportNode *n, Val x, char *term) {
   for (int i = 0; x && term[i]; i++) {
     char *twin = strchr(term + i + 1, term[i]);
@@ -204,17 +203,17 @@ static Val diagonals(ImportNode *n, Val x, char *term) {
   return x;
 }
 
-/* Every letter of the output is in an operand, once in the output. */
+/* Checks that every letter of the output is in an operand, and once in the output. */
 static bool check_output(ImportNode *n, const Equation *e, const ContractTerm *terms) {
   for (const char *p = e->out; *p; p++) {
     bool found = false;
     for (int t = 0; t < e->terms; t++) found = found || strchr(terms[t].letters, *p);
-    if (!found || strchr(p + 1, *p)) return node_error(n, "letter '%c' of the output", *p);
+    if (!found || strchr(p + 1, *p)) return node_error(n, "letter '%c' of the output is repeated or in no operand", *p);
   }
   return true;
 }
 
-/* A letter has one extent in all terms, or 1. */
+/* Checks that a letter has the same extent in all terms, or 1. */
 static bool check_letters(ImportNode *n, const Equation *e) {
   for (int t = 1; t < e->terms; t++)
     for (int d = 0; e->in[t][d]; d++)

@@ -1,8 +1,9 @@
 /* frontend/onnx/import_moving.c - slices whose bounds move with the round of a loop: x[t : t + 1], x[8 * t : 8 * t +
  * 8].
  *
- * Both bounds are followed back to a multiple of one round number plus sizes; their difference is the extent.  What a
- * slice would do outside the operand depends on data, so both bounds must lie inside in every round that there can be.
+ * Both bounds are traced back to a multiple of one round number plus sizes; their difference is the extent.  Slices
+ * beyond the operand would have an extent that depends on data, so both bounds must lie inside in every possible
+ * round.
  */
 #include <math.h>
 
@@ -10,16 +11,16 @@
 
 /* scale * (round of loop) + offset. */
 typedef struct Place {
-  const Op *loop; /* NULL: no round in it */
+  const Op *loop; /* NULL if no round occurs */
   int64_t scale;
-  const Expr *offset; /* NULL: something else */
+  const Expr *offset; /* NULL if it has another form */
 } Place;
 
-enum { MAX_STEPS = 1000 }; /* operations that one bound may come from, shared ones as often as they are used */
+enum { MAX_STEPS = 1000 }; /* operations to visit for one bound; shared ones count once per use */
 
 static Place place_of(ImportNode *n, Val v, int64_t i, int *steps);
 
-/* p times a constant. */
+/* Multiplies p by a constant. */
 static Place times_constant(ImportNode *n, Place p, int64_t c) {
   int64_t scale;
   if (__builtin_mul_overflow(p.scale, c, &scale)) return (Place){0};
@@ -65,7 +66,7 @@ static Place constant_place(ImportNode *n, const Op *op, int64_t i) {
   return value && fabs(value->u.f) < 0x1p53 ? (Place){NULL, 0, ex_const(n->m, (int64_t)value->u.f)} : (Place){0};
 }
 
-/* Element `i` of an integer value. */
+/* Traces element `i` of an integer value. */
 static Place place_of(ImportNode *n, Val v, int64_t i, int *steps) {
   const Func *f = n->b->f;
   const Op *op = op_of(f, v);
@@ -113,7 +114,7 @@ bool import_slice_moves(ImportNode *n, int i, int axis, Val *x) {
   const Expr *highest = ex_add(m, end.offset, ex_muli(m, ex_addi(m, trips, -1), start.scale));
   if (!known_ge(m, extent, zero) || !known_ge(m, start.offset, zero) || !known_ge(m, t->dims[axis], highest))
     return diag_error(n->b->diags, DIAG_onnx_shape, n->b->loc,
-                      "Slice: cannot tell whether axis %d of %s is left in some round of the loop", axis,
+                      "Slice: cannot tell whether the slice exceeds axis %d of %s in some round of the loop", axis,
                       import_type_string(m, t));
   Val first = start.loop->out;
   if (start.scale != 1) first = binary_number(n, OP_mul, first, (double)start.scale);

@@ -1,8 +1,8 @@
 /* frontend/onnx/import_norm.c - ONNX normalisations.
  *
- * Those over the last dimensions are the IR's norm (over one dimension; several are reshaped into one)
- * followed by scale and bias.  Batch normalisation has its inference meaning.  Types may be mixed where the
- * standard lets them: what is computed of two types has the wider one.
+ * Norms over the last dimensions are the IR's norm (over one dimension; several are reshaped into one) followed by
+ * scale and bias.  Batch normalisation has its inference meaning.  Where the standard allows mixed types, results of
+ * two types have the wider one.
  */
 #include "frontend/onnx/import_private.h"
 
@@ -22,7 +22,7 @@ static Val norm_from(ImportNode *n, Val x, int axis, const char *kind, double ep
   return build_reshape(n->b, norm_last(n, build_reshape(n->b, x, axis + 1, dims), kind, eps), t->rank, t->dims);
 }
 
-/* [C] lined up with dimension 1 of a tensor of that rank. */
+/* Reshapes [C] to align with dimension 1 of a tensor of that rank. */
 static Val per_channel(ImportNode *n, Val c, int rank) {
   return insert_dims(n, c, ((1u << (rank - 1)) - 1) & ~1u, rank - 1);
 }
@@ -35,12 +35,12 @@ static Val scale_and_shift(ImportNode *n, Val x, Val scale, Val bias) {
 /* The smallest type that holds the numbers of both. */
 static DType wider(DType a, DType b) { return a == b ? a : a == DT_f64 || b == DT_f64 ? DT_f64 : DT_f32; }
 
-/* The mean and 1 / sqrt(variance + eps) that LayerNormalization also gives; only when asked for.  Their type is
+/* The mean and 1 / sqrt(variance + eps), further outputs of LayerNormalization; built only if used.  Their type is
  * stash_type, and they are computed in at least f32. */
 static bool layer_statistics(ImportNode *n, Val x, int axis, double eps) {
   DType stash = DT_f32;
   if (has_attr(n, "stash_type") && !node_dtype(n, "stash_type", &stash)) return false;
-  if (!dtype_is_float(stash)) return node_error(n, "stash_type is %s", dtype_name(stash));
+  if (!dtype_is_float(stash)) return node_error(n, "stash_type must be a float type, not %s", dtype_name(stash));
   if (!wants(n, 1) && !wants(n, 2)) return true;
   unsigned axes = ((1u << type_of(n->b->f, x)->rank) - 1) & ~((1u << axis) - 1);
   x = build_cast(n->b, x, wider(input_type(n, 0)->dtype, DT_f32));
@@ -82,14 +82,14 @@ static bool channels_fit(ImportNode *n) {
   return true;
 }
 
-/* What training measures, and does not learn, in whatever type it is read. */
+/* Marks a value that training measures and does not learn, in whatever type it is read. */
 static void is_buffer(const ImportNode *n, Val v) {
   const Op *op = v ? op_of(n->b->f, v) : NULL;
   while (op && (op->kind == OP_cast || op->kind == OP_copy)) op = op_of(n->b->f, op->in[0]);
   if (op && op->kind == OP_param) module_param(n->m, op_str(op, AT_name))->trainable = false;
 }
 
-/* An input of a batch normalisation in the type in which it is computed. */
+/* An input of a batch normalisation, cast to the type of the computation. */
 static Val batch_operand(ImportNode *n, size_t i, DType type) {
   Val v = input(n, i);
   return v ? build_cast(n->b, v, type) : 0;
@@ -123,7 +123,7 @@ bool import_instance_norm(ImportNode *n) {
       n, 0, scale_and_shift(n, y, per_channel(n, input(n, 1), t->rank), per_channel(n, input(n, 2), t->rank)));
 }
 
-/* [N, C, ...] as [N, groups, C / groups, ...]; scale and bias per group before 21, per channel since. */
+/* [N, C, ...] as [N, groups, C / groups, ...]; scale and bias are per group before 21, per channel since. */
 bool import_group_norm(ImportNode *n) {
   if (!channels_fit(n)) return false;
   const Type *t = input_type(n, 0);
@@ -153,7 +153,7 @@ bool import_lp_norm(ImportNode *n) {
   Val x = input(n, 0), sized = p == 1 ? build_unary(n->b, OP_abs, x) : build_binary(n->b, OP_mul, x, x);
   Val length = import_reduce_axes(n, RED_SUM, sized, 1u << axis, true);
   if (p == 2) length = build_unary(n->b, OP_sqrt, length);
-  Val nothing = binary_number(n, OP_eq, length, 0); /* a vector of zeros stays one */
+  Val nothing = binary_number(n, OP_eq, length, 0); /* a vector of zeros stays zero */
   return import_set_output(n, 0, select3(n, nothing, splat_like(n, x, 0), binary(n, OP_div, x, length)));
 }
 
@@ -173,12 +173,13 @@ bool import_mean_variance_norm(ImportNode *n) {
   return import_set_output(n, 0, binary(n, OP_div, centred, deviation));
 }
 
-/* x / (bias + alpha / size * (sum of squares of `size` channels around))^beta */
+/* x / (bias + alpha / size * (sum of squares of `size` neighbouring channels))^beta */
 bool import_lrn(ImportNode *n) {
   const Type *t = input_type(n, 0);
   int64_t size = node_int(n, "size", 0);
   if (t->rank < 3 || size < 1 || size > 1 << 20)
-    return node_error(n, "%lld channels around each of %s", (long long)size, import_type_string(n->m, t));
+    return node_error(n, "cannot normalise over %lld channels around each of %s", (long long)size,
+                      import_type_string(n->m, t));
   Val x = input(n, 0), squares = x ? build_binary(n->b, OP_mul, x, x) : 0;
   const Expr *one = ex_const(n->m, 1), *dims[] = {t->dims[0], one, t->dims[1], type_product(n->m, t, 2, t->rank)};
   const Expr *window[] = {ex_const(n->m, size), one},

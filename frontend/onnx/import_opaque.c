@@ -1,22 +1,23 @@
-/* frontend/onnx/import_opaque.c - operators that apc does not have, as opaque operations: for planning and looking.
+/* frontend/onnx/import_opaque.c - operators that apc does not support, as opaque operations: for planning and
+ * inspection.
  *
- * Every output that is used becomes one operation with the node's inputs.  Its type is what the file says of the value
- * (value_info, as shape inference writes it, or the graph's outputs).  A dimension the file leaves open, or names by a
- * symbol that no input has, is that of the first input when the ranks agree; a value the file says nothing of is
- * taken to have the type of the first input.  Both are marked `assumed`.
+ * Every used output becomes one operation with the node's inputs.  Its type is the one that the file declares for
+ * the value (value_info, as shape inference writes it, or the graph's outputs).  A dimension that the file leaves
+ * open, or names by a symbol that no input has, is that of the first input if the ranks agree.  A value without a
+ * declared type gets the type of the first input.  Both are marked `assumed`.
  */
 #include <string.h>
 
 #include "frontend/onnx/import_private.h"
 
-/* The first input that has a type to follow; NULL without one. */
+/* The first input that has a type; NULL if none. */
 static const Type *first_type(const ImportNode *n) {
   for (size_t i = 0; i < n->proto->n_input; i++)
     if (has_input(n, i)) return input_type(n, i);
   return NULL;
 }
 
-/* The type the file declares; NULL when it declares none that apc can express. */
+/* The type that the file declares; NULL if it declares none that apc supports. */
 static const Type *declared_type(ImportNode *n, const char *name, const Type *like, bool *assumed) {
   const Onnx__ValueInfoProto *v = import_value_info(n->im, name);
   const Onnx__TypeProto *t = v ? v->type : NULL;
@@ -62,7 +63,7 @@ bool import_opaque(ImportNode *n) {
   int nin = 0;
   for (size_t i = 0; i < n->proto->n_input; i++) {
     if (!has_input(n, i)) continue;
-    if (nin == MAX_OPERANDS) return node_error(n, "an unknown operator with more than %d inputs", MAX_OPERANDS);
+    if (nin == MAX_OPERANDS) return node_error(n, "an unknown operator cannot have more than %d inputs", MAX_OPERANDS);
     if (!(in[nin++] = input(n, i))) return false;
   }
   for (size_t k = 0; k < n->proto->n_output; k++)

@@ -45,7 +45,7 @@ bool import_bit_shift(ImportNode *n) {
   return import_set_output(n, 0, binary(n, left ? OP_shl : OP_shr, input(n, 0), input(n, 1)));
 }
 
-/* fmod 0: the sign of the divisor, as in Python; fmod 1: of the dividend, as in C. */
+/* fmod 0: the result has the sign of the divisor, as in Python; fmod 1: of the dividend, as in C. */
 bool import_mod(ImportNode *n) {
   bool like_c = node_int(n, "fmod", 0) != 0;
   DType t = input_type(n, 0)->dtype;
@@ -55,14 +55,14 @@ bool import_mod(ImportNode *n) {
   Val other_sign = binary(n, OP_ne, binary_number(n, OP_lt, r, 0), binary_number(n, OP_lt, y, 0));
   Val wrap = binary(n, OP_and, binary_number(n, OP_ne, r, 0), other_sign);
   r = select3(n, wrap, binary(n, OP_add, r, y), r);
-  if (r && dtype_is_float(t)) { /* the sign of a zero is the divisor's too */
+  if (r && dtype_is_float(t)) { /* a zero also has the sign of the divisor */
     Val zero = select3(n, binary_number(n, OP_lt, y, 0), splat_like(n, r, -0.0), splat_like(n, r, 0.0));
     r = select3(n, binary_number(n, OP_eq, r, 0), zero, r);
   }
   return import_set_output(n, 0, r);
 }
 
-/* Powers of integers go through f64: exact up to 2^53. */
+/* Powers of integers are computed in f64: exact up to 2^53. */
 static Val power(ImportNode *n, Val x, Val y) {
   DType t = type_of(n->b->f, x)->dtype, through = dtype_is_float(t) ? t : DT_f64;
   x = build_cast(n->b, x, through);
@@ -85,7 +85,7 @@ bool import_pow(ImportNode *n) {
 
 bool import_where(ImportNode *n) { return import_set_output(n, 0, select3(n, input(n, 0), input(n, 1), input(n, 2))); }
 
-/* Known integers become floats without a cast. */
+/* Converts known integers to floats without a cast. */
 static Val cast_known(ImportNode *n, const ImportKnown *k, DType to) {
   int64_t items[KNOWN_MAX];
   double floats[KNOWN_MAX];

@@ -1,29 +1,29 @@
-/* frontend/onnx/import_quantize.c - quantised tensors: a scale and a zero point beside integers.
+/* frontend/onnx/import_quantize.c - quantised tensors: integers with a scale and a zero point.
  *
- * Products and convolutions of quantised operands are exact: operands less their zero points, in an i32 dot or an f64
- * convolution (the IR convolves floats only; f64 holds these sums up to 2^53).  Scales are applied in f32: a rounded
- * quotient (ties to even), plus the zero point, saturated by the cast to the narrow type.  f32 holds the sums of
- * QLinear* up to 2^24 exactly, larger ones to 24 bits.
+ * Products and convolutions of quantised operands are exact: they subtract the zero points and use an i32 dot or an
+ * f64 convolution (the IR convolves only floats; f64 holds these sums up to 2^53).  Scales are applied in f32: a
+ * rounded quotient (ties to even), plus the zero point, saturated by the cast to the narrow type.  In f32 the sums
+ * of QLinear* are exact up to 2^24, and larger ones have 24 bits.
  *
  * Not done: 4-bit and 8-bit float types.
  */
 #include "frontend/onnx/import_private.h"
 
-/* A scale or zero point per tensor (one element), or per index of `axis` of a tensor of that rank, as a factor of
- * it. */
+/* Broadcasts a scale or zero point against a tensor of that rank: one per tensor (one element), or one per index of
+ * `axis`. */
 static Val spread(ImportNode *n, Val v, int axis, int rank) {
   if (!v) return 0;
   const Type *t = type_of(n->b->f, v);
   if (t->rank == 0) return v;
   if (ex_is_const(type_elements(n->m, t), 1)) return build_reshape(n->b, v, 0, NULL);
   if (t->rank != 1 || axis < 0 || axis >= rank) {
-    node_error(n, "a scale or zero point %s", import_type_string(n->m, t));
+    node_error(n, "a scale or zero point cannot be %s", import_type_string(n->m, t));
     return 0;
   }
   return insert_dims(n, v, ((1u << rank) - 1) & ~(1u << axis), rank);
 }
 
-/* A scale or zero point per block of `size` along the axis: repeated over the block, cut to the operand. */
+/* Repeats a scale or zero point per block of `size` along the axis over its block, cropped to the operand. */
 static Val spread_blocks(ImportNode *n, Val v, const Type *like, int axis, int64_t size) {
   if (!v) return 0;
   const Type *t = type_of(n->b->f, v);
@@ -33,7 +33,7 @@ static Val spread_blocks(ImportNode *n, Val v, const Type *like, int axis, int64
     fits = d == axis ? equal_extents(n, t->dims[d], ex_ceil_div(n->m, like->dims[d], ex_const(n->m, size)))
                      : equal_extents(n, t->dims[d], like->dims[d]);
   if (!fits) {
-    node_error(n, "%s for blocks of %lld of %s", import_type_string(n->m, t), (long long)size,
+    node_error(n, "%s does not fit blocks of %lld of %s", import_type_string(n->m, t), (long long)size,
                import_type_string(n->m, like));
     return 0;
   }
@@ -45,7 +45,7 @@ static Val spread_blocks(ImportNode *n, Val v, const Type *like, int axis, int64
   return dims[axis] == like->dims[axis] ? v : build_slice(n->b, v, axis, ex_const(n->m, 0), like->dims[axis], 1);
 }
 
-/* Input i, a scale or zero point, as a factor of input 0; 0 when absent. */
+/* Broadcasts input i, a scale or zero point, against input 0; 0 if absent. */
 static Val factor(ImportNode *n, size_t i, int axis) {
   int64_t size = node_int(n, "block_size", 0);
   const Type *t = input_type(n, 0);
@@ -53,7 +53,7 @@ static Val factor(ImportNode *n, size_t i, int axis) {
   return size ? spread_blocks(n, input(n, i), t, axis, size) : spread(n, input(n, i), axis, t->rank);
 }
 
-/* round(x) + zero, saturated to `to`; x f32, zero of type `to` or 0. */
+/* round(x) + zero, saturated to `to`; x is f32, zero has type `to` or is 0. */
 static Val rounded(ImportNode *n, Val x, Val zero, DType to) {
   Val q = build_unary(n->b, OP_round, x);
   if (zero) q = binary(n, OP_add, q, build_cast(n->b, zero, DT_f32));
@@ -84,7 +84,7 @@ bool import_quantize_linear(ImportNode *n) {
   return import_set_output(n, 0, quantized(n, x, scale, zero, to));
 }
 
-/* x - zero, exactly, as i32. */
+/* x - zero as i32, exactly. */
 static Val centred(ImportNode *n, Val x, Val zero) {
   x = build_cast(n->b, x, DT_i32);
   return zero ? binary(n, OP_sub, x, build_cast(n->b, zero, DT_i32)) : x;
@@ -99,7 +99,7 @@ bool import_dequantize_linear(ImportNode *n) {
   return import_set_output(n, 0, x ? binary(n, OP_mul, build_cast(n->b, x, input_type(n, 1)->dtype), scale) : 0);
 }
 
-/* u8 over the range of the data, widened to hold 0; a tensor of zeros has the scale 1. */
+/* Quantises to u8 over the range of the data, extended to contain 0; a tensor of zeros has the scale 1. */
 bool import_dynamic_quantize_linear(ImportNode *n) {
   Val x = input(n, 0);
   unsigned all = (1u << input_type(n, 0)->rank) - 1;
@@ -115,7 +115,7 @@ bool import_dynamic_quantize_linear(ImportNode *n) {
 
 /* ---- products */
 
-/* The zero point of a matrix operand: of all of it, or one per row (left operand) or column (right). */
+/* The zero point of a matrix operand: one for all of it, or one per row (left operand) or column (right). */
 static Val zero_of(ImportNode *n, size_t i, const Type *of, bool rows) {
   if (!has_input(n, i)) return 0;
   Val zero = input(n, i);
@@ -129,7 +129,7 @@ bool import_matmul_integer(ImportNode *n) {
   return import_set_output(n, 0, matmul(n, x, centred(n, input(n, 1), zero_of(n, 3, input_type(n, 1), false))));
 }
 
-/* Of i32 operands, as i32. */
+/* Convolves i32 operands exactly, with an i32 result. */
 static Val exact_convolution(ImportNode *n, Val x, Val weights) {
   Val sums = x && weights ? convolution(n, build_cast(n->b, x, DT_f64), build_cast(n->b, weights, DT_f64)) : 0;
   return sums ? build_cast(n->b, sums, DT_i32) : 0;
@@ -141,7 +141,7 @@ bool import_conv_integer(ImportNode *n) {
   return import_set_output(n, 0, exact_convolution(n, x, weights));
 }
 
-/* i32 sums with the scales of both operands, quantised as the output is. */
+/* Applies the scales of both operands to i32 sums and quantises them like the output. */
 static Val requantized(ImportNode *n, Val sums, Val scale_x, Val scale_w, size_t output) {
   Val scale = binary(n, OP_div, binary(n, OP_mul, scale_x, scale_w), spread(n, input(n, output), 0, 0));
   Val x = sums ? binary(n, OP_mul, build_cast(n->b, sums, DT_f32), build_cast(n->b, scale, DT_f32)) : 0;
@@ -164,15 +164,15 @@ bool import_qlinear_conv(ImportNode *n) {
                            requantized(n, sums, spread(n, input(n, 1), 0, rank), spread(n, input(n, 4), 1, rank), 6));
 }
 
-/* ---- of ONNX Runtime */
+/* ---- operators of ONNX Runtime */
 
-/* Input i with the scale and zero point behind it, in f32. */
+/* Input i with its scale and zero point, the next two inputs, in f32. */
 static Val dequantized(ImportNode *n, size_t i) {
   Val x = centred(n, input(n, i), has_input(n, i + 2) ? spread(n, input(n, i + 2), 0, 0) : 0);
   return x ? binary(n, OP_mul, build_cast(n->b, x, DT_f32), spread(n, input(n, i + 1), 0, 0)) : 0;
 }
 
-/* Scale and zero point of the result, then tensors, each with its own. */
+/* Inputs: scale and zero point of the result, then tensors, each followed by its own. */
 bool import_qlinear_concat(ImportNode *n) {
   size_t count = (n->proto->n_input - 2) / 3;
   int axis = 0;
@@ -189,12 +189,12 @@ bool import_qlinear_concat(ImportNode *n) {
       n, 0, quantized(n, x, spread(n, input(n, 0), 0, 0), spread(n, input(n, 1), 0, 0), input_type(n, 1)->dtype));
 }
 
-/* Before operator set 13 over all dimensions from `axis` on, as Softmax. */
+/* Before operator set 13 the softmax is over all dimensions from `axis` on, as for Softmax. */
 bool import_qlinear_softmax(ImportNode *n) {
   const Type *t = input_type(n, 0);
   int64_t set = node_int(n, "opset", 0);
   int axis = 0;
-  if (set < 1) return node_error(n, "opset is %lld", (long long)set);
+  if (set < 1) return node_error(n, "opset cannot be %lld", (long long)set);
   if (!node_axis(n, node_int(n, "axis", set < 13 ? 1 : -1), t->rank, &axis)) return false;
   const Expr *flat[] = {type_product(n->m, t, 0, axis), type_product(n->m, t, axis, t->rank)};
   Val x = dequantized(n, 0);

@@ -1,12 +1,12 @@
 /* frontend/onnx/import_recurrent.c - LSTM, GRU and RNN.
  *
- * What the input contributes to all gates at all steps is one dot before the recurrence; gates are a dimension of their
- * own (weights [4 * hidden, in] are [4, hidden, in]), so that the hidden dimension can be cut and a gate is a slice of
- * the small one.  The recurrence is a loop over time, one per direction; up to MAX_UNROLLED steps are written out
- * instead.  Sequences shorter than the longest keep their state in steps beyond their end, and give 0 there; run
- * backwards, such a sequence starts at its own end.
+ * One dot before the recurrence computes the contribution of the input to all gates at all steps.  Gates are a
+ * separate dimension (weights [4 * hidden, in] become [4, hidden, in]), so the hidden dimension can be sharded and a
+ * gate is a slice of the small dimension.  The recurrence is a loop over time, one per direction; up to MAX_UNROLLED
+ * steps are unrolled instead.  A sequence shorter than the longest keeps its state in steps beyond its end, where
+ * its outputs are 0; backwards it starts at its own end.
  *
- * Not done: activations other than those of the table.
+ * Not done: activations that the table lacks.
  */
 #include <inttypes.h>
 #include <string.h>
@@ -55,7 +55,8 @@ static Val activate(ImportNode *n, const Activation *a, Val x) {
   return select3(n, binary_number(n, OP_lt, x, 0), binary_number(n, OP_mul, below, a->alpha), x);
 }
 
-/* `count` activations per direction; alphas and betas are given in the order of the functions that have them. */
+/* Reads `count` activations per direction; alphas and betas are given only for the functions that have them, in
+ * order. */
 static bool read_activations(ImportNode *n, int count, const char *const *defaults, Activation *out) {
   size_t given, nalpha, nbeta, alpha_at = 0, beta_at = 0;
   const char *const *names = node_strings(n, "activations", &given);
@@ -81,23 +82,23 @@ typedef struct Recurrent {
   const Expr *steps;
   const Expr *batch, *hidden, *in;
   bool first_backward, batch_first;
-  double clip;    /* 0: none */
+  double clip;    /* 0 if none */
   Val x, lengths; /* [t, b, i]; [b] or 0 */
 } Recurrent;
 
-/* One direction of it. */
+/* One direction of the layer. */
 typedef struct Direction {
   bool backward;
   const Activation *f; /* of this direction */
-  Val from_input;      /* [t, g, b, h], both biases in it where they may be added first */
-  Val weights;         /* [g, h, h]; of a GRU whose reset gate acts on the state, without the last gate */
-  Val last_weights;    /* [h, h], of that gate; 0 */
-  Val bias[MAX_GATES]; /* of the recurrence, [h] (GRU); 0 */
-  Val peepholes[3];    /* [h] (LSTM); 0 */
+  Val from_input;      /* [t, g, b, h], with both biases if they can be added in advance */
+  Val weights;         /* [g, h, h]; without the last gate for a GRU whose reset gate acts on the state */
+  Val last_weights;    /* [h, h], of that gate; 0 if none */
+  Val bias[MAX_GATES]; /* of the recurrence, [h] (GRU); 0 if none */
+  Val peepholes[3];    /* [h] (LSTM); 0 if none */
   Val h, c;            /* state, [b, h] */
 } Direction;
 
-/* Part `at` of the first dimension, which is dropped. */
+/* Part `at` of the first dimension, without that dimension. */
 static Val part(ImportNode *n, Val x, int64_t at) {
   return x ? drop_dims(n, build_slice(n->b, x, 0, ex_const(n->m, at), ex_const(n->m, 1), 1), 1) : 0;
 }
@@ -117,7 +118,7 @@ static Val peep(ImportNode *n, const Direction *d, int which, Val c, Val x) {
   return d->peepholes[which] ? plus(n, x, product(n, d->peepholes[which], c)) : x;
 }
 
-/* One step from the gates' input [g, b, h]; the new states into *h and *c. */
+/* Computes one step from the gates' input [g, b, h]; stores the new states in *h and *c. */
 static bool step_rnn(ImportNode *n, const Recurrent *r, const Direction *d, Val gates, Val *h, Val *c) {
   (void)c;
   *h = gate(n, r, &d->f[0], part(n, plus(n, gates, build_dot(n->b, d->h, d->weights, "bk,ghk->gbh")), 0));
@@ -148,7 +149,7 @@ static bool step_gru(ImportNode *n, const Recurrent *r, const Direction *d, Val 
   Val reset = gate(n, r, &d->f[0], plus(n, part(n, gates, 1), with_bias(n, d, 1, part(n, from_state, 1)))), hidden;
   if (d->last_weights)
     hidden = with_bias(n, d, 2, build_dot(n->b, product(n, reset, d->h), d->last_weights, "bk,hk->bh"));
-  else hidden = product(n, reset, with_bias(n, d, 2, part(n, from_state, 2))); /* acts on what the state contributed */
+  else hidden = product(n, reset, with_bias(n, d, 2, part(n, from_state, 2))); /* acts on the state's part */
   hidden = gate(n, r, &d->f[1], plus(n, part(n, gates, 2), hidden));
   *h = plus(n, product(n, one_minus(n, z), hidden), product(n, z, d->h));
   return *h != 0;
@@ -178,7 +179,8 @@ static bool read_layer(ImportNode *n, Recurrent *r) {
   if (!both && !r->first_backward && strcmp(direction, "forward") != 0)
     return node_error(n, "direction \"%s\"", direction);
   if (t->rank != 3 || tr->rank != 3)
-    return node_error(n, "operands are %s and %s", import_type_string(n->m, t), import_type_string(n->m, tr));
+    return node_error(n, "operands must have three dimensions, not %s and %s", import_type_string(n->m, t),
+                      import_type_string(n->m, tr));
   r->steps = t->dims[r->batch_first ? 1 : 0];
   r->batch = t->dims[r->batch_first ? 0 : 1], r->in = t->dims[2], r->hidden = tr->dims[2];
   const Expr *rows = ex_muli(n->m, r->hidden, r->gates), *directions = ex_const(n->m, r->directions);
@@ -188,30 +190,31 @@ static bool read_layer(ImportNode *n, Recurrent *r) {
                       import_type_string(n->m, input_type(n, 1)), import_type_string(n->m, tr),
                       import_type_string(n->m, t), r->directions, both ? "s" : "");
   if (has_input(n, 4) && input_type(n, 4)->rank != 1)
-    return node_error(n, "the lengths are %s", import_type_string(n->m, input_type(n, 4)));
+    return node_error(n, "sequence_lens must have one dimension, not %s", import_type_string(n->m, input_type(n, 4)));
   static const int batch_second[] = {1, 0, 2};
   r->x = r->batch_first ? build_transpose(n->b, input(n, 0), batch_second) : input(n, 0);
   r->lengths = has_input(n, 4) ? build_cast(n->b, input(n, 4), DT_i64) : 0;
   return r->x != 0;
 }
 
-/* Direction `d` of an input whose first dimension they are, in the shape [first, hidden, more]. */
+/* Direction `d` of an input whose first dimension is the direction, reshaped to [first, hidden, more]. */
 static Val weights_of(ImportNode *n, const Recurrent *r, size_t i, int d, int64_t first, const Expr *more) {
   const Expr *dims[] = {ex_const(n->m, first), r->hidden, more};
   return build_reshape(n->b, part(n, input(n, i), d), more ? 3 : 2, dims);
 }
 
-/* An initial state, [b, h]; zero when the input is absent. */
+/* Reads an initial state, [b, h]; zero if the input is absent. */
 static Val initial(ImportNode *n, const Recurrent *r, size_t i, int d) {
   const Expr *dims[] = {r->batch, r->hidden};
   if (!has_input(n, i)) return build_splat(n->b, type_get(n->m, input_type(n, 0)->dtype, 2, dims), 0);
   if (input_type(n, i)->rank != 3)
-    return node_error(n, "the initial state is %s", import_type_string(n->m, input_type(n, i)));
+    return node_error(n, "the initial state must have three dimensions, not %s",
+                      import_type_string(n->m, input_type(n, i)));
   if (!r->batch_first) return part(n, input(n, i), d);
   return drop_dims(n, build_slice(n->b, input(n, i), 1, ex_const(n->m, d), ex_const(n->m, 1), 1), 2);
 }
 
-/* Biases [2 * gates, h]: of the input, which are added to what it contributes, and of the recurrence. */
+/* Reads biases [2 * gates, h]: those of the input, which are added to its contribution, and those of the recurrence. */
 static bool read_biases(ImportNode *n, const Recurrent *r, int d, Direction *out) {
   Val bias = weights_of(n, r, 3, d, 2 * r->gates, NULL);
   if (!bias) return false;
@@ -223,7 +226,7 @@ static bool read_biases(ImportNode *n, const Recurrent *r, int d, Direction *out
   return (out->from_input = plus(n, out->from_input, of_input ? insert_dims(n, of_input, 1u << 1, 3) : 0)) != 0;
 }
 
-/* What does not change from step to step is made here, before any of them. */
+/* Builds all values that are the same in every step, before the first one. */
 static bool read_direction(ImportNode *n, const Recurrent *r, int d, Direction *out) {
   bool lstm = r->gates == 4, reset_before = r->gates == 3 && node_int(n, "linear_before_reset", 0) == 0;
   out->backward = d == 1 || r->first_backward;
@@ -246,7 +249,7 @@ static bool read_direction(ImportNode *n, const Recurrent *r, int d, Direction *
 
 /* ---- all steps */
 
-/* [b, 1]: whether the step is inside the sequence; 0: all are.  `step` is a scalar. */
+/* [b, 1]: true if the step is inside the sequence; 0 if that is so for all.  `step` is a scalar. */
 static Val active_at(ImportNode *n, const Recurrent *r, Val step) {
   return r->lengths ? insert_dims(n, binary(n, OP_gt, r->lengths, step), 1u << 1, 2) : 0;
 }
@@ -265,7 +268,7 @@ static Val join(ImportNode *n, Val *list, int64_t count, int axis) {
   return list[0];
 }
 
-/* One step of the direction, which moves its states on; what it gives, [b, h], or 0 after an error. */
+/* Runs one step of the direction and updates its states; returns its output, [b, h], or 0 after an error. */
 static Val step_at(ImportNode *n, const Recurrent *r, const struct Kind *cell, Direction *d, Val gates, Val step) {
   Val h, c = 0, active = active_at(n, r, step);
   if (!gates || !step || (r->lengths && !active) || !cell->step(n, r, d, gates, &h, &c)) return 0;
@@ -312,7 +315,8 @@ static Val run_loop(ImportNode *n, const Recurrent *r, const struct Kind *cell, 
   return l.carries.items[wants(n, 0) ? l.carries.n - 1 : 0].last;
 }
 
-/* Runs the direction; d->h and d->c are the last states then.  The outputs, [t, 1, b, h], or 0 after an error. */
+/* Runs the direction; afterwards d->h and d->c are the last states.  Returns the outputs, [t, 1, b, h], or 0 after
+ * an error. */
 static Val run(ImportNode *n, const Recurrent *r, const struct Kind *cell, Direction *d) {
   int64_t steps;
   bool few = ex_get_const(r->steps, &steps) && steps <= MAX_UNROLLED;

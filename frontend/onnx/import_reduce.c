@@ -5,7 +5,7 @@
 
 typedef struct Reduce {
   unsigned axes;
-  bool keepdims, none; /* none: the node says that no axis is reduced */
+  bool keepdims, none; /* none: by the node's attributes no axis is reduced */
 } Reduce;
 
 static bool read_reduce(ImportNode *n, Reduce *r) {
@@ -30,7 +30,7 @@ bool import_reduce(ImportNode *n) {
   if (!read_reduce(n, &r)) return false;
   Val x = input(n, 0);
   if (!x || input_type(n, 0)->dtype != DT_bool) return import_set_output(n, 0, reduced(n, &r, how, x));
-  how = how == RED_MAX ? RED_OR : how == RED_MIN ? RED_AND : how; /* from 20 on, for bool */
+  how = how == RED_MAX ? RED_OR : how == RED_MIN ? RED_AND : how; /* for bool, since 20 */
   return import_set_output(n, 0, reduced(n, &r, how, x));
 }
 
@@ -64,8 +64,8 @@ bool import_reduce_log_sum(ImportNode *n) {
   return read_reduce(n, &r) && import_set_output(n, 0, build_unary(n->b, OP_log, reduced(n, &r, RED_SUM, input(n, 0))));
 }
 
-/* log(sum(exp(x))) over the axes, kept as extents of 1, shifted by the maximum so that exp stays finite
- * (by 0 where the maximum is infinite, else inf - inf would spoil the sum). */
+/* log(sum(exp(x))) over the axes, which are kept with extent 1.  Shifted by the maximum so that exp stays finite (by
+ * 0 if the maximum is infinite, since inf - inf is NaN). */
 static Val log_sum_exp(ImportNode *n, Val x, unsigned axes) {
   Val top = import_reduce_axes(n, RED_MAX, x, axes, true);
   if (!top) return 0;

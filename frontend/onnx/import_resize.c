@@ -1,14 +1,14 @@
 /* frontend/onnx/import_resize.c - Resize and Upsample.
  *
- * One axis after the other (all modes are separable).  Along an axis, output u lies at a coordinate of the input that
- * the mode computes; it is a weighted sum of 1, 2 or 4 gathers around it.  Coordinates, indices and weights are vectors
- * over the outputs, in f64 as in the specification's reference, and depend on extents only, so that symbolic ones are
- * as good as constants and all other dimensions (batch, channels) can be cut freely.
+ * Axes are resized one after the other (all modes are separable).  Along an axis, output u lies at a coordinate of
+ * the input that the mode computes, and is a weighted sum of 1, 2 or 4 gathers around it.  Coordinates, indices and
+ * weights are vectors over the outputs, in f64 as in the specification's reference.  They depend only on extents, so
+ * extents may be symbolic, and all other dimensions (batch, channels) can be sharded freely.
  *
- * With antialiasing the kernel is as wide as the step between outputs: every output is a sum over all elements, one
- * product with a matrix whose elements are the kernel's.
+ * With antialiasing the kernel is as wide as the step between outputs: every output is a sum over all elements,
+ * computed as one product with a matrix of the kernel's values.
  *
- * Not done: linear and cubic modes of integers; antialiasing over a symbolic axis, unless what lies outside is
+ * Not done: linear and cubic modes of integers; antialiasing over a symbolic axis, unless elements outside are
  * excluded.
  */
 #include <math.h>
@@ -41,7 +41,7 @@ static Val half_pixel(ImportNode *n, const Axis *a, Val u) {
   return add_number(n, unscaled(n, a, add_number(n, u, 0.5)), -0.5);
 }
 
-/* How much of the exact extent scale * in the rounded one is stays centred. */
+/* Keeps the rounded extent centred in the exact extent scale * in. */
 static Val half_pixel_symmetric(ImportNode *n, const Axis *a, Val u) {
   if (a->scale == 0) return half_pixel(n, a, u);
   Val centre = times_number(n, import_size_as(n, u, a->in), 0.5),
@@ -50,12 +50,12 @@ static Val half_pixel_symmetric(ImportNode *n, const Axis *a, Val u) {
   return binary(n, OP_add, half_pixel(n, a, u), binary(n, OP_sub, centre, binary(n, OP_mul, centre, adjustment)));
 }
 
-/* `more` where there are several outputs, `one` where there is one. */
+/* `more` if there are several outputs, `one` if there is one. */
 static Val if_several(ImportNode *n, const Axis *a, Val more, Val one) {
   return more ? select3(n, binary_number(n, OP_gt, import_size_as(n, more, a->out), 1), more, one) : 0;
 }
 
-/* Steps of the extent between first and last output; the divisor is never 0. */
+/* Number of steps between first and last output; never 0 as a divisor. */
 static Val span(ImportNode *n, const Axis *a, Val u) {
   Val last_in = add_number(n, import_size_as(n, u, a->in), -1),
       last_out = binary_number(n, OP_max, add_number(n, import_size_as(n, u, a->out), -1), 1);
@@ -92,7 +92,7 @@ static Val nearest(ImportNode *n, const Resize *r, Val x) {
   return 0;
 }
 
-/* Taps outside the input weigh nothing, the others together 1. */
+/* Sets the weights of taps outside the input to 0, and scales the others to the sum 1. */
 static void excluded(ImportNode *n, const Axis *a, Taps *t) {
   Val sum = 0;
   for (int i = 0; i < t->n; i++) {
@@ -112,7 +112,7 @@ static bool taps_at(ImportNode *n, const Resize *r, const Axis *a, Val x, Taps *
   return t->at[0] != 0;
 }
 
-/* A vector over the outputs of the axis as a factor of y. */
+/* A vector over the outputs of the axis, broadcast against y. */
 static Val along(ImportNode *n, const Axis *a, Val vector, int rank) {
   return insert_dims(n, vector, ((1u << rank) - 1) & ~(1u << a->d), rank);
 }
@@ -133,13 +133,14 @@ static Val resized(ImportNode *n, const Resize *r, const Axis *a, Val x) {
   return select3(n, along(n, a, inside_extent(n, where, a->in), type->rank), y, splat_like(n, y, r->extrapolation));
 }
 
-/* Elements beyond each end that the widened kernel reaches; those repeat the last one. */
+/* The number of elements beyond each end that the widened kernel reaches; they repeat the last element. */
 static bool reach(ImportNode *n, const Resize *r, const Axis *a, int64_t *beyond) {
   int64_t in, out;
   *beyond = 0;
   if (r->exclude_outside) return true;
   if (!ex_get_const(a->in, &in) || !ex_get_const(a->out, &out) || out < 1)
-    return diag_error(n->b->diags, DIAG_onnx_shape, n->b->loc, "%s: antialias over a symbolic dimension", n->op->type);
+    return diag_error(n->b->diags, DIAG_onnx_shape, n->b->loc,
+                      "%s: antialias over a symbolic dimension is not supported", n->op->type);
   double scale = a->scale != 0 ? a->scale : (double)out / (double)in, support = strcmp(r->mode, "cubic") == 0 ? 2 : 1;
   return node_extent(n, ceil(support / fmin(scale, 1)) + 1, beyond);
 }
@@ -175,7 +176,7 @@ static Val antialiased(ImportNode *n, const Resize *r, const Axis *a, Val x) {
 
 /* ---- reading the node */
 
-/* The extent that an axis of `in` has when scaled: floor(in * scale). */
+/* The extent of an axis of extent `in` after scaling: floor(in * scale). */
 static const Expr *scaled_extent(ImportNode *n, const Expr *in, double scale) {
   int64_t extent;
   if (ex_get_const(in, &extent)) return node_extent(n, (double)extent * scale, &extent) ? ex_const(n->m, extent) : NULL;
@@ -195,14 +196,14 @@ static bool scales_of(ImportNode *n, int count, const double *scales, Axis *axes
   return true;
 }
 
-/* Sizes, adapted so that all axes have one scale: the smallest or the largest asked for. */
+/* Adapts the sizes so that all axes have the same scale: the smallest or the largest one given. */
 static bool keep_aspect(ImportNode *n, int count, Axis *axes, bool larger) {
   double scale = 0;
   int64_t in, out;
   for (int i = 0; i < count; i++) {
     if (!ex_get_const(axes[i].in, &in) || !ex_get_const(axes[i].out, &out))
       return diag_error(n->b->diags, DIAG_onnx_shape, n->b->loc,
-                        "%s: keep_aspect_ratio_policy over a symbolic dimension", n->op->type);
+                        "%s: keep_aspect_ratio_policy over a symbolic dimension is not supported", n->op->type);
     double one = (double)out / (double)in;
     if (i == 0 || (larger ? one > scale : one < scale)) scale = one;
   }
@@ -219,11 +220,11 @@ static bool sizes_of(ImportNode *n, int count, Axis *axes) {
   ImportKnown sizes;
   const char *policy = node_string(n, "keep_aspect_ratio_policy", "stretch");
   if (!input_shape(n, 3, "the sizes", &sizes)) return false;
-  if (sizes.n != count) return node_error(n, "%d sizes for %d axes", sizes.n, count);
+  if (sizes.n != count) return node_error(n, "%d sizes do not fit %d axes", sizes.n, count);
   for (int i = 0; i < count; i++) axes[i].out = sizes.items[i];
   bool larger = strcmp(policy, "not_smaller") == 0;
   if (!larger && strcmp(policy, "stretch") != 0 && strcmp(policy, "not_larger") != 0)
-    return node_error(n, "keep_aspect_ratio_policy \"%s\"", policy);
+    return node_error(n, "keep_aspect_ratio_policy \"%s\" is not supported", policy);
   return strcmp(policy, "stretch") == 0 || keep_aspect(n, count, axes, larger);
 }
 
@@ -231,14 +232,14 @@ static bool read_roi(ImportNode *n, const Resize *r, int count, Axis *axes) {
   double roi[2 * MAX_RANK];
   int given;
   if (strcmp(r->coordinates, "tf_crop_and_resize") != 0) return true;
-  if (!has_input(n, 1)) return node_error(n, "no region of interest");
+  if (!has_input(n, 1)) return node_error(n, "the region of interest is missing");
   if (!input_doubles(n, 1, "the region of interest", 2 * MAX_RANK, roi, &given)) return false;
-  if (given != 2 * count) return node_error(n, "%d bounds of the region of interest for %d axes", given, count);
+  if (given != 2 * count) return node_error(n, "%d bounds of the region of interest do not fit %d axes", given, count);
   for (int i = 0; i < count; i++) axes[i].start = roi[i], axes[i].end = roi[count + i];
   return true;
 }
 
-/* The resized axes; their number into *count. */
+/* Reads the resized axes; their number is stored in *count. */
 static bool read_axes(ImportNode *n, Axis *axes, int *count) {
   const Type *t = input_type(n, 0);
   int listed;
@@ -261,7 +262,7 @@ static bool resize_all(ImportNode *n, const Resize *r, const Axis *axes, int cou
   if (weighted && !dtype_is_float(input_type(n, 0)->dtype))
     return node_error(n, "mode \"%s\" of %s", r->mode, dtype_name(input_type(n, 0)->dtype));
   bool crops = strcmp(r->coordinates, "tf_crop_and_resize") == 0;
-  if (r->antialias && crops) return node_error(n, "antialias with tf_crop_and_resize");
+  if (r->antialias && crops) return node_error(n, "antialias with tf_crop_and_resize is not supported");
   for (int i = 0; i < count; i++) {
     bool same = axes[i].in == axes[i].out && (axes[i].scale == 0 || axes[i].scale == 1);
     if (!same || (crops && (axes[i].start != 0 || axes[i].end != 1)))
@@ -285,15 +286,15 @@ bool import_resize(ImportNode *n) {
   if (has_input(n, 3) && !ex_is_const(type_elements(n->m, input_type(n, 3)), 0)) {
     if (!sizes_of(n, count, axes)) return false;
   } else {
-    if (!has_input(n, 2)) return node_error(n, "neither scales nor sizes");
+    if (!has_input(n, 2)) return node_error(n, "scales and sizes are both missing");
     if (!input_doubles(n, 2, "the scales", MAX_RANK, scales, &given)) return false;
-    if (given != count) return node_error(n, "%d scales for %d axes", given, count);
+    if (given != count) return node_error(n, "%d scales do not fit %d axes", given, count);
     if (!scales_of(n, count, scales, axes)) return false;
   }
   return read_roi(n, &r, count, axes) && resize_all(n, &r, axes, count);
 }
 
-/* Resize before 11 and Upsample: scales only, coordinates x / scale, the nearest below. */
+/* Resize before 11, and Upsample: scales only, coordinates x / scale, nearest element below. */
 bool import_upsample(ImportNode *n) {
   Resize r = {node_string(n, "mode", "nearest"), "asymmetric", "floor", .exclude_outside = false};
   Axis axes[MAX_RANK];
@@ -308,6 +309,6 @@ bool import_upsample(ImportNode *n) {
     const float *list = node_floats(n, "scales", &listed);
     for (; (size_t)given < listed && given < MAX_RANK; given++) scales[given] = (double)list[given];
   }
-  if (given != count) return node_error(n, "%d scales for %d axes", given, count);
+  if (given != count) return node_error(n, "%d scales do not fit %d axes", given, count);
   return scales_of(n, count, scales, axes) && resize_all(n, &r, axes, count);
 }

@@ -1,15 +1,14 @@
 /* frontend/onnx/import_runtime_attention.c - attention and rotary embeddings of ONNX Runtime.
  *
  * MultiHeadAttention (Attention and QAttention are projections before it, in bodies.def) hides a key by adding
- * mask_filter_value to its score, which is finite: a query all of whose keys are hidden sees them all alike.
+ * mask_filter_value to its score.  That value is finite: a query whose keys are all hidden sees them all equally.
  *
- * GroupQueryAttention has a length per sequence of the batch, total = seqlens_k + 1.  Its new keys follow the
- * max(0, total - new ones) that the sequence had before, so sequences of a batch may be of different lengths, and what
- * lies behind a sequence in the cache is never seen.  The cache that comes out is as long as total_sequence_length
- * says, or as the one that goes in, when that has room.
+ * GroupQueryAttention has one length per sequence of the batch, total = seqlens_k + 1.  The new keys of a sequence
+ * follow the max(0, total - number of new keys) earlier ones, so sequences of a batch may differ in length; elements
+ * of the cache after the end of a sequence are never seen.  The length of the output cache is total_sequence_length,
+ * or that of the input cache if it is large enough.
  *
- * Not done: packed batches, caches that beams share, quantised ones and ones that hold a window alone, normalised
- * heads.
+ * Not done: packed batches, caches that beams share, quantised caches, caches of a window only, normalised heads.
  */
 #include <math.h>
 #include <string.h>
@@ -32,14 +31,13 @@ static bool no_input(ImportNode *n, size_t i, const char *name) {
   return !has_input(n, i) || node_error(n, "input %zu (%s) is not supported", i, name);
 }
 
-/* Operands of the result, with one more dimension for the queries per key head, which there is one of unless `heads`.
- */
+/* Adds a dimension for the queries per key head to the operands of the result, of extent 1 unless there are `heads`. */
 static Val with_groups(ImportNode *n, Val x, const Heads *h) {
   if (!x) return 0;
   const Type *t = type_of(n->b->f, x);
   const Expr *one = ex_const(n->m, 1);
   if (t->rank != 4) {
-    node_error(n, "attention_bias is %s", import_type_string(n->m, t));
+    node_error(n, "attention_bias must have four dimensions, not %s", import_type_string(n->m, t));
     return 0;
   }
   bool all = !ex_is_const(t->dims[1], 1);
@@ -56,7 +54,7 @@ static Val per_sequence(ImportNode *n, Val x, const Expr *batch, int rank) {
   return x ? build_reshape(n->b, build_cast(n->b, x, DT_i64), rank, dims) : 0;
 }
 
-/* Keys before their sequence's end, and with 2 * batch numbers from its start on. */
+/* True for keys before their sequence's end and, if there are 2 * batch numbers, from its start on. */
 static Val within_ends(ImportNode *n, const Heads *h, Val x, bool starts) {
   Val key = iota_i64(n, 1, &h->keys, 0), end = build_slice(n->b, x, 0, ex_const(n->m, 0), h->batch, 1);
   Val seen = binary(n, OP_lt, key, per_sequence(n, end, h->batch, 5));
@@ -65,7 +63,7 @@ static Val within_ends(ImportNode *n, const Heads *h, Val x, bool starts) {
   return binary(n, OP_and, seen, binary(n, OP_ge, key, per_sequence(n, start, h->batch, 5)));
 }
 
-/* Where the mask lets keys be seen, of a shape that broadcasts to the scores. */
+/* True where the mask shows a key, of a shape that broadcasts to the scores. */
 static Val unmasked(ImportNode *n, const Heads *h, size_t i) {
   const Type *t = input_type(n, i);
   const Expr *one = ex_const(n->m, 1), *zero = ex_const(n->m, 0);
@@ -75,7 +73,7 @@ static Val unmasked(ImportNode *n, const Heads *h, size_t i) {
     bool starts = t->dims[0] == ex_muli(n->m, h->batch, 2);
     if (starts || equal_extents(n, t->dims[0], h->batch)) return within_ends(n, h, x, starts);
   }
-  if (t->rank == 4) { /* a square of all positions */
+  if (t->rank == 4) { /* a square over all positions */
     x = build_slice(n->b, build_slice(n->b, x, 2, h->past, h->queries, 1), 3, zero, h->keys, 1);
     t = x ? type_of(n->b->f, x) : t;
   }
@@ -88,12 +86,12 @@ static Val unmasked(ImportNode *n, const Heads *h, size_t i) {
   return 0;
 }
 
-/* Dimension `axis` of x without its part `i`. */
+/* Part `i` of dimension `axis` of x, without that dimension. */
 static Val part_of(ImportNode *n, Val x, int axis, int i) {
   return drop_dims(n, build_slice(n->b, x, axis, ex_const(n->m, i), ex_const(n->m, 1), 1), 1u << axis);
 }
 
-/* `size` numbers of the bias from *start on, added to x; *start moves behind them. */
+/* Adds `size` numbers of the bias, from *start on, to x; moves *start past them. */
 static Val biased(ImportNode *n, Val x, const Expr **start, const Expr *size) {
   if (!x || !has_input(n, 3)) return x;
   Val bias = build_slice(n->b, input(n, 3), 0, *start, size, 1);
@@ -101,7 +99,7 @@ static Val biased(ImportNode *n, Val x, const Expr **start, const Expr *size) {
   return binary(n, OP_add, x, bias);
 }
 
-/* [batch, sequence, heads, width] as [batch, sequence, heads * width]. */
+/* Reshapes [batch, sequence, heads, width] to [batch, sequence, heads * width]. */
 static Val joined(ImportNode *n, Val x) {
   if (!x) return 0;
   const Type *t = type_of(n->b->f, x);
@@ -109,7 +107,7 @@ static Val joined(ImportNode *n, Val x) {
   return build_reshape(n->b, x, 3, dims);
 }
 
-/* Queries, keys and values [batch, sequence, heads * width], from wherever they come. */
+/* Reads queries, keys and values [batch, sequence, heads * width] from any of their forms. */
 static bool read_flat(ImportNode *n, Val x[3]) {
   int rank = input_type(n, 0)->rank;
   if (rank == 5 && !has_input(n, 1) && !has_input(n, 2)) {
@@ -120,13 +118,13 @@ static bool read_flat(ImportNode *n, Val x[3]) {
   } else if (rank == 3 && has_input(n, 1) && has_input(n, 2) && input_type(n, 1)->rank == input_type(n, 2)->rank) {
     for (int i = 0; i < 3; i++) x[i] = input(n, (size_t)i);
   } else {
-    return node_error(n, "queries %s with these keys and values", import_type_string(n->m, input_type(n, 0)));
+    return node_error(n, "queries %s do not fit the keys and values", import_type_string(n->m, input_type(n, 0)));
   }
   return x[0] && x[1] && x[2];
 }
 
-/* The bias of queries, keys and values, and their heads.  Keys and values that have heads already come from a cache of
- * another node, and are what they are. */
+/* Adds the bias to queries, keys and values and splits their heads.  Keys and values that already have heads come
+ * from the cache of another node and are unchanged. */
 static bool split_all(ImportNode *n, Heads *h, const Expr *heads) {
   Val x[3] = {0};
   const Expr *start = ex_const(n->m, 0);
@@ -134,7 +132,8 @@ static bool split_all(ImportNode *n, Heads *h, const Expr *heads) {
   for (int i = 0; i < 3; i++) {
     const Type *t = x[i] ? type_of(n->b->f, x[i]) : NULL;
     if (t && t->rank == 3) x[i] = import_split_heads(n, biased(n, x[i], &start, t->dims[2]), heads);
-    else if (t && t->rank != 4) return node_error(n, "keys or values %s", import_type_string(n->m, t));
+    else if (t && t->rank != 4)
+      return node_error(n, "keys or values must have three or four dimensions, not %s", import_type_string(n->m, t));
   }
   h->q = x[0], h->k = x[1], h->v = x[2];
   return h->q && h->k && h->v;
@@ -142,10 +141,10 @@ static bool split_all(ImportNode *n, Heads *h, const Expr *heads) {
 
 static bool join_past(ImportNode *n, Heads *h, size_t key, size_t value) {
   h->past = ex_const(n->m, 0);
-  if (has_input(n, key) != has_input(n, value)) return node_error(n, "past_key and past_value go together");
+  if (has_input(n, key) != has_input(n, value)) return node_error(n, "past_key and past_value must be given together");
   if (!has_input(n, key)) return true;
   if (input_type(n, key)->rank != 4)
-    return node_error(n, "past_key is %s", import_type_string(n->m, input_type(n, key)));
+    return node_error(n, "past_key must have four dimensions, not %s", import_type_string(n->m, input_type(n, key)));
   h->past = input_type(n, key)->dims[2];
   h->k = build_concat(n->b, 2, (Val[]){input(n, key), h->k}, 2);
   h->v = build_concat(n->b, 2, (Val[]){input(n, value), h->v}, 2);
@@ -156,7 +155,7 @@ bool import_multi_head_attention(ImportNode *n) {
   int64_t heads = node_int(n, "num_heads", 0);
   Heads h = {.flat = true};
   Scores s = import_scores();
-  if (heads < 1) return node_error(n, "num_heads is %lld", (long long)heads);
+  if (heads < 1) return node_error(n, "num_heads cannot be %lld", (long long)heads);
   if (wants(n, 3)) return node_error(n, "output 3 (qk) is not supported");
   if (!no_input(n, 8, "past_sequence_length") || !no_input(n, 9, "cache_indirection")) return false;
   if (!split_all(n, &h, ex_const(n->m, heads)) || !join_past(n, &h, 6, 7)) return false;
@@ -177,9 +176,9 @@ bool import_multi_head_attention(ImportNode *n) {
 
 typedef struct Grouped {
   Heads h;
-  Val k, v;           /* the new ones, [batch, heads, new ones, width] */
+  Val k, v;           /* the new ones, [batch, heads, new tokens, width] */
   Val total, before;  /* of each sequence, i64 [batch, 1, 1, 1, 1] */
-  const Expr *length; /* of the cache that comes out */
+  const Expr *length; /* of the output cache */
 } Grouped;
 
 static bool refuse_grouped(ImportNode *n) {
@@ -193,16 +192,17 @@ static bool refuse_grouped(ImportNode *n) {
          no_input(n, 16, "query_seqlens");
 }
 
-/* Queries, keys and values; in one operand when there is but one. */
+/* Splits queries, keys and values, which are in one operand if keys are absent. */
 static bool split_grouped(ImportNode *n, Grouped *g) {
   int64_t heads = node_int(n, "num_heads", 0), kv = node_int(n, "kv_num_heads", 0);
-  if (heads < 1 || kv < 1) return node_error(n, "%lld heads and %lld of keys", (long long)heads, (long long)kv);
-  if (has_input(n, 1) != has_input(n, 2)) return node_error(n, "key and value go together");
+  if (heads < 1 || kv < 1)
+    return node_error(n, "num_heads %lld and kv_num_heads %lld must be positive", (long long)heads, (long long)kv);
+  if (has_input(n, 1) != has_input(n, 2)) return node_error(n, "key and value must be given together");
   Val x[] = {input(n, 0), input(n, 1), input(n, 2)};
   const Type *t = input_type(n, 0);
   if (!has_input(n, 1)) {
     const Expr *width = t->rank == 3 ? ex_exact_div(n->m, t->dims[2], ex_const(n->m, heads + 2 * kv)) : NULL;
-    if (!width) return node_error(n, "%s as queries, keys and values", import_type_string(n->m, t));
+    if (!width) return node_error(n, "%s does not split into queries, keys and values", import_type_string(n->m, t));
     const Expr *q = ex_muli(n->m, width, heads), *k = ex_muli(n->m, width, kv);
     Val all = x[0];
     x[0] = build_slice(n->b, all, 2, ex_const(n->m, 0), q, 1);
@@ -215,7 +215,7 @@ static bool split_grouped(ImportNode *n, Grouped *g) {
   return g->h.q && g->k && g->v;
 }
 
-/* How many tokens every sequence has, and how many of them it had before. */
+/* The number of tokens of every sequence, and its number before this node. */
 static bool read_lengths(ImportNode *n, Grouped *g) {
   const Type *t = type_of(n->b->f, g->k);
   if (!equal_extents(n, type_elements(n->m, input_type(n, 5)), t->dims[0]))
@@ -227,7 +227,7 @@ static bool read_lengths(ImportNode *n, Grouped *g) {
   return g->before != 0;
 }
 
-/* What the file says of the extent of the cache that comes out; NULL: nothing. */
+/* The extent of the output cache that the file declares; NULL if none. */
 static const Expr *declared_length(ImportNode *n) {
   const Onnx__ValueInfoProto *v = wants(n, 1) ? import_value_info(n->im, n->out[1]->name) : NULL;
   const Onnx__TypeProto *t = v ? v->type : NULL;
@@ -236,7 +236,7 @@ static const Expr *declared_length(ImportNode *n) {
   return shape && shape->n_dim == 4 ? import_dim(n->im, v->name, 2, shape->dim[2]) : NULL;
 }
 
-/* total_sequence_length, or the length of the cache when that has room for it. */
+/* Sets the output length: total_sequence_length, or the length of the input cache if that is large enough. */
 static bool cache_length(ImportNode *n, Grouped *g) {
   const Expr *new = type_of(n->b->f, g->k)->dims[2];
   ImportKnown total = input_known(n, 6);
@@ -253,11 +253,11 @@ static bool cache_length(ImportNode *n, Grouped *g) {
   bool room = known_bounds(n->m, ex_sub(n->m, g->h.past, total.items[0])).low >= 0;
   g->length = room ? g->h.past : total.items[0];
   return room || equal_extents(n, total.items[0], grown) ||
-         node_error(n, "a cache of %s, with %s new tokens, for %s of them", expr_text(n->m, g->h.past),
+         node_error(n, "a cache of %s and %s new tokens do not make %s tokens", expr_text(n->m, g->h.past),
                     expr_text(n->m, new), expr_text(n->m, total.items[0]));
 }
 
-/* x [., ., rows, .] or [., ., ., keys] with zeros behind, up to that extent of the dimension. */
+/* Pads x [., ., rows, .] or [., ., ., keys] with zeros at the end, to that extent of the dimension. */
 static Val lengthened(ImportNode *n, Val x, int axis, const Expr *to) {
   const Type *t = x ? type_of(n->b->f, x) : NULL;
   if (!t || t->dims[axis] == to) return x;
@@ -267,7 +267,7 @@ static Val lengthened(ImportNode *n, Val x, int axis, const Expr *to) {
   return build_op(n->b, &(OpSpec){.kind = OP_pad, .nin = 1, .in = &x, .nattrs = 3, .attrs = a});
 }
 
-/* The new rows in the cache, behind those of their sequence. */
+/* Writes the new rows into the cache, after the rows of their sequence. */
 static Val grown_cache(ImportNode *n, const Grouped *g, Val new, size_t past) {
   if (!new || !has_input(n, past)) return new;
   const Type *t = type_of(n->b->f, new);
@@ -279,7 +279,7 @@ static Val grown_cache(ImportNode *n, const Grouped *g, Val new, size_t past) {
   return select3(n, binary(n, OP_lt, row, before), lengthened(n, old, 2, g->length), added);
 }
 
-/* What is added to the scores: of the tokens that there are, which the cache may have room behind. */
+/* The bias of the scores; it covers existing tokens, and the cache may be longer. */
 static Val added_scores(ImportNode *n, const Heads *h) {
   Val x = input(n, 10);
   const Type *t = input_type(n, 10);
@@ -287,7 +287,7 @@ static Val added_scores(ImportNode *n, const Heads *h) {
   return with_groups(n, room ? lengthened(n, x, 3, h->keys) : x, h);
 }
 
-/* Rows of the cosines or sines by position [batch, new ones]. */
+/* Rows of the cosines or sines for positions [batch, new tokens]. */
 static Val rows_at(ImportNode *n, size_t i, Val position) {
   if (!has_input(n, i) || input_type(n, i)->rank != 2)
     return node_error(n, "with do_rotary, cos_cache and sin_cache must be matrices"), 0;
@@ -307,7 +307,7 @@ static bool rotate(ImportNode *n, Grouped *g) {
   return g->h.q && g->k;
 }
 
-/* One score per query head. */
+/* The sink: one score per query head. */
 static Val sink(ImportNode *n, const Heads *h) {
   const Expr *one = ex_const(n->m, 1), *dims[] = {one, h->groups, h->per_group, one, one};
   if (has_input(n, 11)) return build_reshape(n->b, input(n, 11), 5, dims);
@@ -319,7 +319,7 @@ bool import_group_query_attention(ImportNode *n) {
   Scores s = import_scores();
   if (!has_input(n, 5) || !has_input(n, 6)) return node_error(n, "seqlens_k or total_sequence_length is missing");
   if (!refuse_grouped(n) || !split_grouped(n, &g) || !read_lengths(n, &g)) return false;
-  if (has_input(n, 3) != has_input(n, 4)) return node_error(n, "past_key and past_value go together");
+  if (has_input(n, 3) != has_input(n, 4)) return node_error(n, "past_key and past_value must be given together");
   if (has_input(n, 3) && input_type(n, 3)->rank == 4) g.h.past = input_type(n, 3)->dims[2];
   if (!cache_length(n, &g)) return false;
   if (node_int(n, "do_rotary", 0) != 0 && !rotate(n, &g)) return false;
@@ -339,13 +339,13 @@ bool import_group_query_attention(ImportNode *n) {
 
 /* ---- RotaryEmbedding */
 
-/* [batch, sequence, half] of a cache, by position_ids: those of every token, or that of the first. */
+/* Rows of a cache [batch, sequence, half] for position_ids: one per token, or only that of the first token. */
 static Val angles(ImportNode *n, size_t i, const Expr *batch, const Expr *sequence) {
   const Type *t = input_type(n, 1);
   const Expr *dims[] = {batch, sequence};
   Val position = build_cast(n->b, input(n, 1), DT_i64);
   if (!position) return 0;
-  if (input_type(n, i)->rank != 2) return node_error(n, "a cache is no matrix"), 0;
+  if (input_type(n, i)->rank != 2) return node_error(n, "a cache must be a matrix"), 0;
   if (t->rank == 1) {
     if (!ex_is_const(t->dims[0], 1)) return node_error(n, "position_ids %s", import_type_string(n->m, t)), 0;
     position = binary(n, OP_add, iota_i64(n, 2, dims, 1), position);
@@ -361,7 +361,7 @@ bool import_runtime_rotary(ImportNode *n) {
   if (!x || !only_int(n, "is_packed_batching", 0)) return false;
   if (t->rank != 3 && t->rank != 4) return node_error(n, "%s to rotate", import_type_string(n->m, t));
   if (fabs(node_float(n, "scale", 1) - 1) > 0) return node_error(n, "attribute \"scale\" is not 1");
-  if (rotary > 0 && heads < 1 && flat) return node_error(n, "rotary_embedding_dim without num_heads");
+  if (rotary > 0 && heads < 1 && flat) return node_error(n, "rotary_embedding_dim needs num_heads");
   Val cosine = angles(n, 2, t->dims[0], t->dims[flat ? 1 : 2]), sine = angles(n, 3, t->dims[0], t->dims[flat ? 1 : 2]);
   if (!cosine || !sine) return false;
   if (flat) {

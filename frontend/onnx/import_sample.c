@@ -1,13 +1,13 @@
-/* frontend/onnx/import_sample.c - values between the pixels of an image, at places that a tensor names: GridSample,
+/* frontend/onnx/import_sample.c - values between the pixels of an image, at positions given by a tensor: GridSample,
  * AffineGrid, RoiAlign, DeformConv.
  *
- * A sample is a weighted sum of elements around its place: all combinations of the taps of every axis.  Taps are
- * dimensions of their own, so that this is one lookup in the image with its spatial dimensions joined, one product and
- * one reduction, whatever the number of taps: a lookup for each would be a grid of operations that all have to agree on
- * a layout.  GridSample looks up with `take`, so batch and channels can be cut; RoiAlign's regions name their image, so
- * batch and space are one table, which is cut over regions and channels.
+ * A sample is a weighted sum of the elements around its position, over all combinations of the taps of every axis.
+ * Taps are separate dimensions.  So all samples are one lookup in the image with its spatial dimensions joined, one
+ * product and one reduction, whatever the number of taps; one lookup per tap would give many operations that must
+ * all agree on a layout.  GridSample looks up with `take`, so batch and channels can be sharded.  Regions of
+ * RoiAlign name their image, so batch and space form one table, sharded over regions and channels.
  *
- * A deformable convolution samples an element for every tap and place; the rest is a product of matrices.
+ * A deformable convolution samples an element for every tap and position; the rest is a matrix product.
  *
  * Not done: RoiAlign with a sampling ratio of 0, where the number of samples depends on the regions.
  */
@@ -15,23 +15,23 @@
 
 #include "frontend/onnx/interpolate.h"
 
-enum { MAX_SPACE = 3, BASE = 3 /* dimensions of places, before those of taps */ };
+enum { MAX_SPACE = 3, BASE = 3 /* dimensions of positions, before those of taps */ };
 
-/* An axis of the image, and the taps of samples on it: [places (BASE of them), 1.., taps, 1..]. */
+/* An axis of the image, and the taps of its samples: [positions (BASE dimensions), 1.., taps, 1..]. */
 typedef struct Along {
   const Expr *extent;
   int64_t taps;
-  Val at, weight, inside; /* weight 0: 1; inside, bool, 0: every place counts */
+  Val at, weight, inside; /* weight 0: 1; inside is bool, 0: all positions count */
 } Along;
 
 static Val times(ImportNode *n, Val x, Val y) { return binary(n, OP_mul, x, y); }
 static Val plus(ImportNode *n, Val x, Val y) { return binary(n, OP_add, x, y); }
 static Val minus(ImportNode *n, Val x, Val y) { return binary(n, OP_sub, x, y); }
 
-/* Type to compute in: half precision is widened. */
+/* The type of the computation: half precision is widened. */
 static DType wide(DType t) { return t == DT_f64 ? DT_f64 : DT_f32; }
 
-/* The elements around x [places] on axis a of `axes`: the nearest (1), linear (2) or cubic (4 taps). */
+/* Sets the elements around x [positions] on axis a of `axes`: nearest (1 tap), linear (2) or cubic (4). */
 static void set_taps(ImportNode *n, Along *along, int axes, int a, int64_t taps, Val x) {
   unsigned all = (1u << (BASE + axes)) - 1, places = (1u << BASE) - 1;
   along->taps = taps;
@@ -46,7 +46,7 @@ static void set_taps(ImportNode *n, Along *along, int axes, int a, int64_t taps,
   along->weight = taps == 2 ? linear_kernel(n, t) : cubic_kernel(n, -0.75, t);
 }
 
-/* Row-major places in the image, i64, of all combinations of taps.  -1: outside. */
+/* Row-major i64 indices into the image of all combinations of taps; -1 for those outside. */
 static Val joined_place(ImportNode *n, int axes, const Along *along) {
   Val at = 0, inside = 0;
   for (int a = 0; a < axes; a++) {
@@ -73,27 +73,26 @@ typedef struct GridSample {
 
 static bool zeros(const GridSample *g) { return strcmp(g->padding, "zeros") == 0; }
 
-/* From [-1, 1] to places of the axis. */
+/* Maps coordinates from [-1, 1] to positions on the axis. */
 static Val denormalized(ImportNode *n, const GridSample *g, Val x, const Expr *extent) {
   x = add_number(n, x, 1);
   if (g->corners) return times(n, times_number(n, x, 0.5), import_size_as(n, x, ex_addi(n->m, extent, -1)));
   return times_number(n, add_number(n, times(n, x, import_size_as(n, x, extent)), -1), 0.5);
 }
 
-/* Mirrored at the borders, the first and last elements' centres (corners) or outer edges, until it lies between
- * them. */
+/* Reflects x at the borders until it lies between them: the centres of the first and last elements (corners), or
+ * their outer edges. */
 static Val reflected(ImportNode *n, const GridSample *g, Val x, const Expr *extent) {
   double low = g->corners ? 0 : -0.5;
   Val range = import_size_as(n, x, g->corners ? ex_addi(n->m, extent, -1) : extent);
-  range =
-      binary_number(n, OP_max, range, 1); /* of one element with corners: there is no range, and clamp_place decides */
+  range = binary_number(n, OP_max, range, 1); /* one element with corners has no range; clamp_place decides */
   Val twice = times_number(n, range, 2), from = x ? build_unary(n->b, OP_abs, add_number(n, x, -low)) : 0;
   Val rest = binary(n, OP_mod, from, twice);
   return add_number(n, binary(n, OP_min, rest, minus(n, twice, rest)), low);
 }
 
-/* Places beyond the borders, as the specification's reference treats them before it interpolates.  With zeros they only
- * are made finite. */
+/* Treats positions beyond the borders as the specification's reference does before it interpolates.  With zeros they
+ * only become finite. */
 static Val bordered(ImportNode *n, const GridSample *g, Val x, const Expr *extent) {
   if (zeros(g))
     return binary(n, OP_min, binary_number(n, OP_max, x, -3), import_size_as(n, x, ex_addi(n->m, extent, 2)));
@@ -105,7 +104,7 @@ static Val bordered(ImportNode *n, const GridSample *g, Val x, const Expr *exten
   return select3(n, beyond, clamp_place(n, x, extent), x);
 }
 
-/* x: coordinates in the image's places. */
+/* Sets the taps of an axis; x has coordinates in the grid's range. */
 static void sample_axis(ImportNode *n, const GridSample *g, Val x, int axes, int a, Along *along) {
   if (g->nearest && x) x = build_unary(n->b, OP_round, x);
   set_taps(n, along, axes, a, g->nearest ? 1 : g->cubic ? 4 : 2, bordered(n, g, x, along->extent));
@@ -125,12 +124,13 @@ static bool read_grid_sample(ImportNode *n, GridSample *g) {
     return node_error(n, "padding_mode \"%s\"", g->padding);
   if (axes < 1 || axes > MAX_SPACE || tg->rank != t->rank || !ex_is_const(tg->dims[tg->rank - 1], axes) ||
       !dtype_is_float(tg->dtype))
-    return node_error(n, "a grid %s for an image %s", import_type_string(n->m, tg), import_type_string(n->m, t));
+    return node_error(n, "a grid %s does not fit an image %s", import_type_string(n->m, tg),
+                      import_type_string(n->m, t));
   return equal_extents(n, t->dims[0], tg->dims[0]) ||
-         node_error(n, "a grid %s for an image %s", import_type_string(n->m, tg), import_type_string(n->m, t));
+         node_error(n, "a grid %s does not fit an image %s", import_type_string(n->m, tg), import_type_string(n->m, t));
 }
 
-/* [batch, 1, places] of coordinate number `k` of the grid. */
+/* Coordinate number `k` of the grid, [batch, 1, positions]. */
 static Val grid_coordinate(ImportNode *n, Val grid, int k) {
   if (!grid) return 0;
   const Type *t = type_of(n->b->f, grid);
@@ -138,7 +138,7 @@ static Val grid_coordinate(ImportNode *n, Val grid, int k) {
   return build_reshape(n->b, build_slice(n->b, grid, t->rank - 1, ex_const(n->m, k), ex_const(n->m, 1), 1), 3, dims);
 }
 
-/* [batch, channels, places] of the image [batch, channels, all its places]. */
+/* Samples an image [batch, channels, all its elements]; returns [batch, channels, positions]. */
 static Val sampled(ImportNode *n, Val image, const Expr *places, int axes, const Along *along) {
   Val at = joined_place(n, axes, along), weight = joined_weight(n, axes, along);
   int64_t taps = 1;
@@ -155,7 +155,7 @@ static Val sampled(ImportNode *n, Val image, const Expr *places, int axes, const
   return import_reduce_axes(n, RED_SUM, times(n, y, build_reshape(n->b, weight, 4, weights)), 1u << 3, false);
 }
 
-/* For integers the sum is a floating one, as the specification says. */
+/* For integers the sum is computed in floats, as specified. */
 bool import_grid_sample(ImportNode *n) {
   GridSample g;
   Along along[MAX_SPACE] = {{0}};
@@ -179,7 +179,7 @@ bool import_grid_sample(ImportNode *n) {
 
 /* ---- AffineGrid */
 
-/* [batch, places.., axes + 1] = homogeneous coordinates times theta [batch, axes, axes + 1]. */
+/* [batch, positions.., axes + 1] = homogeneous coordinates times theta [batch, axes, axes + 1]. */
 bool import_affine_grid(ImportNode *n) {
   const Type *t = input_type(n, 0);
   ImportKnown size;
@@ -188,10 +188,10 @@ bool import_affine_grid(ImportNode *n) {
   int axes = size.n - 2;
   if (axes < 1 || axes > MAX_SPACE || t->rank != 3 || !ex_is_const(t->dims[1], axes) ||
       !ex_is_const(t->dims[2], axes + 1))
-    return node_error(n, "theta is %s for a size of %d dimensions", import_type_string(n->m, t), size.n);
+    return node_error(n, "theta %s does not fit a size of %d dimensions", import_type_string(n->m, t), size.n);
   Val theta = input(n, 0), y = 0;
   if (!theta || !equal_extents(n, t->dims[0], size.items[0]))
-    return theta && node_error(n, "theta is %s for another batch", import_type_string(n->m, t));
+    return theta && node_error(n, "theta %s has another batch size", import_type_string(n->m, t));
   const Expr *dims[MAX_RANK] = {t->dims[0]}, *one = ex_const(n->m, 1);
   for (int a = 0; a < axes; a++) dims[1 + a] = size.items[2 + a];
   dims[1 + axes] = t->dims[1];
@@ -238,23 +238,24 @@ static bool read_rois(ImportNode *n, Rois *r) {
               strcmp(mode, "max") == 0};
   if (t->rank != 4 || regions->rank != 2 || !ex_is_const(regions->dims[1], 4) || images->rank != 1 ||
       !equal_extents(n, regions->dims[0], images->dims[0]))
-    return node_error(n, "regions %s of images %s in %s", import_type_string(n->m, regions),
+    return node_error(n, "regions %s of images %s do not fit %s", import_type_string(n->m, regions),
                       import_type_string(n->m, images), import_type_string(n->m, t));
   if (!half && strcmp(coordinates, "output_half_pixel") != 0)
-    return node_error(n, "coordinate_transformation_mode \"%s\"", coordinates);
+    return node_error(n, "coordinate_transformation_mode \"%s\" is not supported", coordinates);
   if (!r->max && strcmp(mode, "avg") != 0) return node_error(n, "mode \"%s\"", mode);
   if (r->samples == 0)
-    return node_error(n,
-                      "sampling_ratio 0: how many samples a region takes would depend on data; export with a ratio, as "
-                      "torchvision's models have it (2)");
+    return node_error(
+        n,
+        "sampling_ratio 0: the number of samples of a region would depend on data; export with a ratio, as "
+        "torchvision's models have it (2)");
   if (r->samples < 0 || r->samples > 64 || r->bins[0] < 1 || r->bins[0] > 4096 || r->bins[1] < 1 || r->bins[1] > 4096)
-    return node_error(n, "%lld x %lld bins of %lld samples", (long long)r->bins[0], (long long)r->bins[1],
-                      (long long)r->samples);
+    return node_error(n, "%lld x %lld bins of %lld samples are not supported", (long long)r->bins[0],
+                      (long long)r->bins[1], (long long)r->samples);
   return true;
 }
 
-/* Places of samples on axis a (0: down, 1: across), [regions, down, 1] or [regions, 1, across], clamped as the
- * specification says, and their taps. */
+/* The positions of samples on axis a (0: down, 1: across), [regions, down, 1] or [regions, 1, across], clamped as
+ * specified, and their taps. */
 static void roi_axis(ImportNode *n, const Rois *r, Val rois, int a, Along *along) {
   const Expr *one = ex_const(n->m, 1), *count = ex_const(n->m, r->bins[a] * r->samples);
   DType t = type_of(n->b->f, rois)->dtype;
@@ -274,7 +275,7 @@ static void roi_axis(ImportNode *n, const Rois *r, Val rois, int a, Along *along
   along->inside = insert_dims(n, inside, 3u << BASE, BASE + 2);
 }
 
-/* [regions, down, across, taps, taps, channels]: the weighted elements around each place. */
+/* The weighted elements around each position, [regions, down, across, taps, taps, channels]. */
 static Val roi_samples(ImportNode *n, Val table, Val image, const Along *along) {
   Val place = joined_place(n, 2, along), weight = joined_weight(n, 2, along);
   Val at = select3(n, binary_number(n, OP_lt, place, 0), place, plus(n, place, image));
@@ -311,7 +312,7 @@ bool import_roi_align(ImportNode *n) {
 
 /* ---- DeformConv */
 
-/* A convolution whose taps lie where offsets say, one for each group of `per_offset` channels. */
+/* A convolution whose taps are moved by offsets, one per group of `per_offset` channels. */
 typedef struct Deform {
   int64_t kernel[2], stride[2], dilation[2], pads[4], taps;
   const Expr *groups, *offset_groups, *out[2], *places;
@@ -322,25 +323,26 @@ static bool read_deform(ImportNode *n, Deform *f) {
   *f = (Deform){.stride = {1, 1}, .dilation = {1, 1}};
   int64_t groups = node_int(n, "group", 1), offset_groups = node_int(n, "offset_group", 1), said[2];
   if (t->rank != 4 || tw->rank != 4)
-    return node_error(n, "%s with weights %s: only images are done", import_type_string(n->m, t),
+    return node_error(n, "%s with weights %s: only two-dimensional images are supported", import_type_string(n->m, t),
                       import_type_string(n->m, tw));
   if (!node_ints_into(n, "strides", 2, 1, f->stride) || !node_ints_into(n, "dilations", 2, 1, f->dilation) ||
       !node_ints_into(n, "pads", 4, 0, f->pads))
     return false;
   for (int a = 0; a < 2; a++)
     if (!ex_get_const(tw->dims[2 + a], &f->kernel[a]) || f->kernel[a] < 1 || f->kernel[a] > 1024)
-      return node_error(n, "the weights are %s", import_type_string(n->m, tw));
+      return node_error(n, "the weights cannot be %s", import_type_string(n->m, tw));
   memcpy(said, f->kernel, sizeof said);
   if (!node_ints_into(n, "kernel_shape", 2, 1, said)) return false;
   if (memcmp(said, f->kernel, sizeof said) != 0)
     return node_error(n, "kernel_shape does not fit the weights %s", import_type_string(n->m, tw));
   if (groups < 1 || groups > INT32_MAX || offset_groups < 1 || offset_groups > INT32_MAX)
-    return node_error(n, "%lld groups, %lld of offsets", (long long)groups, (long long)offset_groups);
+    return node_error(n, "group %lld and offset_group %lld must be positive", (long long)groups,
+                      (long long)offset_groups);
   f->taps = f->kernel[0] * f->kernel[1], f->groups = ex_const(n->m, groups),
   f->offset_groups = ex_const(n->m, offset_groups);
   if (ex_exact_div(n->m, t->dims[1], f->groups) != tw->dims[1] || !ex_exact_div(n->m, tw->dims[0], f->groups) ||
       !ex_exact_div(n->m, t->dims[1], f->offset_groups))
-    return node_error(n, "%s in %lld groups, %lld of offsets, does not fit %s", import_type_string(n->m, t),
+    return node_error(n, "%s in %lld groups and %lld offset groups does not fit %s", import_type_string(n->m, t),
                       (long long)groups, (long long)offset_groups, import_type_string(n->m, tw));
   for (int a = 0; a < 2; a++) {
     int64_t room = f->pads[a] + f->pads[a + 2] - f->dilation[a] * (f->kernel[a] - 1) - 1;
@@ -350,16 +352,16 @@ static bool read_deform(ImportNode *n, Deform *f) {
   return true;
 }
 
-/* Offsets (2 numbers for each tap and place) or masks (1) of the image. */
+/* Checks an input of offsets (2 numbers per tap and position) or masks (1). */
 static bool check_field(ImportNode *n, const Deform *f, size_t i, int64_t numbers) {
   const Type *t = input_type(n, i), *image = input_type(n, 0);
   bool fits = t->rank == 4 && dtype_is_float(t->dtype) && equal_extents(n, t->dims[0], image->dims[0]) &&
               t->dims[1] == ex_muli(n->m, f->offset_groups, f->taps * numbers);
   for (int a = 0; a < 2; a++) fits = fits && equal_extents(n, t->dims[2 + a], f->out[a]);
-  return fits || node_error(n, "input %zu is %s", i, import_type_string(n->m, t));
+  return fits || node_error(n, "input %zu cannot be %s", i, import_type_string(n->m, t));
 }
 
-/* Where on axis a the samples lie, [batch * offset groups, 1, taps * places]. */
+/* The positions of the samples on axis a, [batch * offset groups, 1, taps * positions]. */
 static Val deformed(ImportNode *n, const Deform *f, Val offsets, int a) {
   const Type *t = type_of(n->b->f, offsets);
   const Expr *one = ex_const(n->m, 1), *batch = ex_mul(n->m, t->dims[0], f->offset_groups),
@@ -375,7 +377,7 @@ static Val deformed(ImportNode *n, const Deform *f, Val offsets, int a) {
   return from && offset ? plus(n, build_reshape(n->b, offset, 3, flat), build_reshape(n->b, from, 3, row)) : 0;
 }
 
-/* The samples of all taps, [batch, groups, channels of a group * taps, places]. */
+/* The samples of all taps, [batch, groups, channels of a group * taps, positions]. */
 static Val deformed_columns(ImportNode *n, const Deform *f, Val x, Val offsets, Val mask) {
   static const GridSample linear = {.padding = "zeros"};
   const Type *t = input_type(n, 0);
@@ -400,7 +402,7 @@ bool import_deform_conv(ImportNode *n) {
       mask = has_input(n, 4) ? input(n, 4) : 0;
   if (!x || !w || !offsets || (has_input(n, 3) && !bias) || (has_input(n, 4) && !mask)) return false;
   if (bias && (input_type(n, 3)->rank != 1 || input_type(n, 3)->dims[0] != tw->dims[0]))
-    return node_error(n, "the bias is %s", import_type_string(n->m, input_type(n, 3)));
+    return node_error(n, "the bias cannot be %s", import_type_string(n->m, input_type(n, 3)));
   Val columns = deformed_columns(n, &f, x, build_cast(n->b, offsets, wide(input_type(n, 2)->dtype)), mask);
   const Expr *rows[] = {ex_const(n->m, 1), f.groups, ex_exact_div(n->m, tw->dims[0], f.groups),
                         ex_muli(n->m, tw->dims[1], f.taps)};

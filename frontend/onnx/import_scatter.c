@@ -1,9 +1,9 @@
 /* frontend/onnx/import_scatter.c - ScatterElements and ScatterND as put and scatter; TensorScatter as a lookup.
  *
- * Both operations of the IR start from the identity of their reduction; the data is combined with the result
- * afterwards: by the reduction itself, or, without one, where a second put (of true) says that an element was named.
- * ONNX leaves open what duplicates do without a reduction: here the largest of them is taken, so that it does not
- * depend on who writes last.
+ * Both operations of the IR start from the identity of their reduction.  The data is combined with the result
+ * afterwards: by the reduction itself or, without one, where a second put (of true) marks an element as written.
+ * ONNX does not specify the effect of duplicates without a reduction; here the largest wins, so the result does not
+ * depend on the order of writes.
  */
 #include <string.h>
 
@@ -12,7 +12,7 @@
 typedef struct Scatter {
   OpKind kind; /* OP_put, OP_scatter */
   int axis;
-  const Type *into; /* the shape written to */
+  const Type *into; /* the shape that is written to */
 } Scatter;
 
 static Val scattered(ImportNode *n, const Scatter *s, Reduction r, Val updates, Val index) {
@@ -49,7 +49,7 @@ static Val combined(ImportNode *n, const Scatter *s, Val data, Val updates, Val 
   return select3(n, scattered(n, s, RED_OR, yes, index), written, data);
 }
 
-/* Updates and indices as large as the data in all dimensions but the axis; what is added names no element. */
+/* Pads updates and indices to the size of the data in all dimensions but the axis; added indices address no element. */
 static Val filled_up(ImportNode *n, Val x, const Type *t, int axis, double value) {
   const Expr *low[MAX_RANK] = {0}, *high[MAX_RANK] = {0};
   bool any = false;
@@ -69,7 +69,7 @@ bool import_scatter_elements(ImportNode *n) {
   const Type *t = input_type(n, 0), *ti = input_type(n, 1);
   Scatter s = {OP_put, 0, t};
   if (t->rank != ti->rank || ti->rank != input_type(n, 2)->rank)
-    return node_error(n, "%s and %s have not the rank of %s", import_type_string(n->m, ti),
+    return node_error(n, "%s and %s do not have the rank of %s", import_type_string(n->m, ti),
                       import_type_string(n->m, input_type(n, 2)), import_type_string(n->m, t));
   if (!node_axis(n, node_int(n, "axis", 0), t->rank, &s.axis)) return false;
   if (!indices_are_inside(n, 1, 1, &t->dims[s.axis])) return false;
@@ -77,7 +77,7 @@ bool import_scatter_elements(ImportNode *n) {
   return import_set_output(n, 0, combined(n, &s, input(n, 0), filled_up(n, input(n, 2), t, s.axis, 0), index));
 }
 
-/* Row-major place, in the first k dimensions of t, of the indices along their last dimension. */
+/* Row-major index, in the first k dimensions of t, of the indices along their last dimension. */
 static Val joined_index(ImportNode *n, Val index, const Type *t, int k) {
   Val at = 0;
   if (!index) return 0;
@@ -92,8 +92,8 @@ static Val joined_index(ImportNode *n, Val index, const Type *t, int k) {
   return at;
 }
 
-/* The last dimension of the indices, of constant extent k, addresses the first k dimensions of the data, here joined
- * into one. */
+/* The last dimension of the indices, of constant extent k, addresses the first k dimensions of the data, which are
+ * flattened. */
 bool import_scatter_nd(ImportNode *n) {
   const Type *t = input_type(n, 0), *ti = input_type(n, 1);
   int64_t k;
@@ -108,8 +108,8 @@ bool import_scatter_nd(ImportNode *n) {
   return import_set_output(n, 0, build_reshape(n->b, y, t->rank, t->dims));
 }
 
-/* Place m of the cache is element m - start of the update, where there is one: a lookup, which no two elements can
- * disagree in. */
+/* Element m of the cache is element m - start of the update, if that exists: a lookup, in which no two elements can
+ * conflict. */
 bool import_tensor_scatter(ImportNode *n) {
   const Type *t = input_type(n, 0), *tu = input_type(n, 1);
   const char *mode = node_string(n, "mode", "linear");
@@ -129,7 +129,7 @@ bool import_tensor_scatter(ImportNode *n) {
   Val at = insert_dims(n, iota_i64(n, 1, &t->dims[axis], 0), others, t->rank);
   if (has_input(n, 2)) {
     if (input_type(n, 2)->rank != 1)
-      return node_error(n, "the write indices are %s", import_type_string(n->m, input_type(n, 2)));
+      return node_error(n, "the write indices cannot be %s", import_type_string(n->m, input_type(n, 2)));
     at = binary(n, OP_sub, at,
                 insert_dims(n, build_cast(n->b, input(n, 2), DT_i64), ((1u << t->rank) - 1) & ~1u, t->rank));
   }

@@ -39,7 +39,7 @@ bool import_scale(ImportNode *n, const Heads *h, double *scale) {
   return true;
 }
 
-/* Positions of the queries (after the past) and of the keys. */
+/* The positions of queries (after the past) or keys. */
 static Val positions(ImportNode *n, const Expr *count, const Expr *offset) {
   Val i = iota_i64(n, 1, &count, 0);
   if (!i || ex_is_const(offset, 0)) return i;
@@ -53,11 +53,11 @@ static Val fused(ImportNode *n, const Heads *h, double scale, bool causal) {
   return build_op(n->b, &(OpSpec){.kind = OP_attention, .nin = 6, .in = in, .nattrs = 2, .attrs = a});
 }
 
-/* ---- spelled out */
+/* ---- as primitive operations */
 
 static Val both(ImportNode *n, Val x, Val y) { return x ? binary(n, OP_and, x, y) : y; }
 
-/* Positions of the queries, of any shape that broadcasts to the scores; `row` counts them from 0. */
+/* The positions of the queries, of any shape that broadcasts to the scores; `row` counts them from 0. */
 static Val query_positions(ImportNode *n, const Heads *h, const Scores *s, Val row) {
   if (s->first) return binary(n, OP_add, row, s->first);
   if (s->lengths) {
@@ -68,7 +68,7 @@ static Val query_positions(ImportNode *n, const Heads *h, const Scores *s, Val r
   return binary(n, OP_add, row, build_size(n->b, type_of(n->b->f, row), h->past));
 }
 
-/* True where a key may be seen, of any shape that broadcasts to the scores; 0: everywhere. */
+/* True where a key is visible, of any shape that broadcasts to the scores; 0 if all are. */
 static Val visible(ImportNode *n, const Heads *h, const Scores *s) {
   const Expr *dims[] = {h->queries, h->keys};
   Val key = iota_i64(n, 2, dims, 1), seen = s->lengths ? binary(n, OP_lt, key, s->lengths) : 0;
@@ -81,13 +81,13 @@ static Val visible(ImportNode *n, const Heads *h, const Scores *s) {
   return both(n, seen, is_bool ? s->mask : binary(n, OP_ne, s->mask, splat_like(n, s->mask, -INFINITY)));
 }
 
-/* The scores as the fourth output. */
+/* Sets the fourth output to the scores. */
 static bool show(ImportNode *n, const Heads *h, const Scores *s, int64_t state, Val x) {
   const Expr *dims[] = {h->batch, h->heads, h->queries, h->keys};
   return s->shown != state || import_set_output(n, 3, x ? build_reshape(n->b, x, 4, dims) : 0);
 }
 
-/* The softmax over the keys, and over the sink, which is left out of what comes out. */
+/* The softmax over the keys and the sink; the sink is dropped from the result. */
 static Val weights(ImportNode *n, const Heads *h, const Scores *s, Val x) {
   if (!x) return 0;
   const Type *t = type_of(n->b->f, x);
@@ -102,13 +102,14 @@ static Val weights(ImportNode *n, const Heads *h, const Scores *s, Val x) {
   return x && s->sink ? build_slice(n->b, x, last, ex_const(n->m, 0), h->keys, 1) : x;
 }
 
-/* With one query head per key head nothing has a dimension for them, as models have it that are recognised. */
+/* With one query head per key head, removes the dimension of query groups, as in the models that are recognised. */
 static Val without_groups(ImportNode *n, Val x) {
   bool has = x && type_of(n->b->f, x)->rank == 5;
   return has ? drop_dims(n, x, 1u << 2) : x;
 }
 
-/* A key that is not to be seen has weight 0 also where the softmax of its row is NaN because no key is. */
+/* Attention as primitive operations.  A hidden key has weight 0 even if the softmax of its row is NaN because all
+ * keys are hidden. */
 static Val spelled_out(ImportNode *n, const Heads *h, const Scores *given) {
   bool single = ex_is_const(h->per_group, 1);
   Scores own = *given, *s = &own;
@@ -148,7 +149,7 @@ Val import_attend(ImportNode *n, const Heads *h, const Scores *s) {
 
 /* ---- rotary embedding */
 
-/* The first and second elements of every pair of the rotated part of x: halves, or neighbours. */
+/* The first or second elements of every pair in the rotated part of x: halves, or neighbours. */
 static Val one_of_pairs(ImportNode *n, Val x, const Expr *half, bool interleaved, bool second) {
   const Expr *zero = ex_const(n->m, 0);
   const Expr *start = !second ? zero : interleaved ? ex_const(n->m, 1) : half;

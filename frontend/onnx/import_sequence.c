@@ -1,8 +1,8 @@
-/* frontend/onnx/import_sequence.c - sequences of tensors, as exporters make them of `split` and `chunk`.
+/* frontend/onnx/import_sequence.c - sequences of tensors, as exporters make them for `split` and `chunk`.
  *
- * A sequence exists while importing only: it is a list of items, and reading one of them is that item.  So how many
- * there are, and which one is meant, must be known then.  Sequences that enter or leave a graph, also that of a loop,
- * or that other operators read, do not exist here.
+ * A sequence exists only during the import: it is a list of items, and reading one returns that item.  So its length
+ * and the index must be known.  Not supported: sequences that enter or leave a graph, including that of a loop, or
+ * that other operators read.
  */
 #include <inttypes.h>
 
@@ -13,7 +13,7 @@ typedef enum SequenceOp { SEQ_CONSTRUCT, SEQ_SPLIT, SEQ_AT, SEQ_LENGTH, SEQ_INSE
 static void set_sequence(ImportNode *n, const ImportSequence *list) {
   if (!wants(n, 0)) return;
   n->out[0]->sequence = list;
-  n->out[0]->type = list->n ? list->items[0]->type : type_get(n->m, DT_f32, 0, NULL); /* of no use, but not NULL */
+  n->out[0]->type = list->n ? list->items[0]->type : type_get(n->m, DT_f32, 0, NULL); /* unused, but must not be NULL */
 }
 
 static ImportSequence *new_sequence(ImportNode *n, int count) {
@@ -22,14 +22,14 @@ static ImportSequence *new_sequence(ImportNode *n, int count) {
   return list;
 }
 
-/* `room`: one more place than there are items.  Without the input it is the last one. */
+/* Reads a position; with `room` it may be one past the last item.  Default: the last position. */
 static bool position(ImportNode *n, size_t input, int count, int room, int *out) {
   int64_t at = count + room - 1;
   int given = 1;
   if (has_input(n, input) && !input_ints(n, input, "the position", &at, &given)) return false;
-  if (given != 1) return node_error(n, "%d positions", given);
+  if (given != 1) return node_error(n, "the position has %d elements", given);
   if (at < -count || at >= count + room)
-    return node_error(n, "position %" PRId64 " of a sequence of %d tensors", at, count);
+    return node_error(n, "position %" PRId64 " is outside a sequence of %d tensors", at, count);
   *out = (int)(at < 0 ? at + count : at);
   return true;
 }
@@ -42,7 +42,7 @@ static bool construct(ImportNode *n) {
   return true;
 }
 
-/* The sizes of the pieces: given, or of 1, or all of one size but the last. */
+/* The sizes of the pieces: a list, or one size for all but the last, by default 1. */
 static bool piece_sizes(ImportNode *n, const Expr *extent, ImportKnown *sizes, int *count) {
   int64_t whole, size = 1;
   *sizes = (ImportKnown){0};
@@ -51,8 +51,9 @@ static bool piece_sizes(ImportNode *n, const Expr *extent, ImportKnown *sizes, i
   if (sizes->items && sizes->type->rank == 1) return true;
   if (sizes->items && !ex_get_const(sizes->items[0], &size))
     return node_error(n, "the size of the pieces is not known");
-  if (!ex_get_const(extent, &whole)) return node_error(n, "a dimension of unknown extent into pieces of one size");
-  if (size < 1) return node_error(n, "pieces of %" PRId64, size);
+  if (!ex_get_const(extent, &whole))
+    return node_error(n, "a dimension of unknown extent cannot be split into pieces of one size");
+  if (size < 1) return node_error(n, "the size of the pieces is %" PRId64, size);
   int64_t pieces = (whole + size - 1) / size;
   if (pieces > KNOWN_MAX) return node_error(n, "%" PRId64 " pieces; apc takes at most %d", pieces, KNOWN_MAX);
   const Expr **items = ARENA_ARRAY(n->m->arena, const Expr *, pieces + 1);
@@ -83,7 +84,7 @@ static bool split(ImportNode *n) {
   return true;
 }
 
-/* A copy with a place more, or one less, at `at`. */
+/* A copy with one item more, or one fewer, at `at`. */
 static bool change(ImportNode *n, const ImportSequence *from, bool insert) {
   int at;
   if (!position(n, insert ? 2 : 1, from->n, insert, &at)) return false;
@@ -97,7 +98,7 @@ static bool change(ImportNode *n, const ImportSequence *from, bool insert) {
 static bool concat(ImportNode *n, const ImportSequence *from) {
   int axis = 0, rank = from->n ? from->items[0]->type->rank : 0;
   bool fresh = node_int(n, "new_axis", 0) != 0;
-  if (!from->n) return node_error(n, "a sequence of no tensors");
+  if (!from->n) return node_error(n, "the sequence is empty");
   if (!has_attr(n, "axis")) return node_error(n, "attribute \"axis\" is missing");
   if (!node_axis(n, node_int(n, "axis", 0), rank + fresh, &axis)) return false;
   if (rank + fresh > MAX_RANK) return node_error(n, "a result of %d dimensions", rank + fresh);
@@ -121,7 +122,7 @@ bool import_sequence_op(ImportNode *n) {
   bool reads = op != SEQ_CONSTRUCT && op != SEQ_SPLIT;
   for (size_t i = 0; i < n->proto->n_input; i++)
     if (n->in[i] && (n->in[i]->sequence != NULL) != (reads && i == 0))
-      return node_error(n, "input %zu is %s", i, n->in[i]->sequence ? "a sequence" : "no sequence");
+      return node_error(n, "input %zu is %s", i, n->in[i]->sequence ? "a sequence" : "not a sequence");
   const ImportSequence *list = reads ? n->in[0]->sequence : NULL;
   int at;
   switch (op) {
@@ -133,7 +134,7 @@ bool import_sequence_op(ImportNode *n) {
       return true;
     case SEQ_LENGTH: return import_set_known(n, 0, known_ints(n->m, DT_i64, 0, NULL, (int64_t[]){list->n}));
     case SEQ_INSERT: return change(n, list, true);
-    case SEQ_ERASE: return list->n ? change(n, list, false) : node_error(n, "a sequence of no tensors");
+    case SEQ_ERASE: return list->n ? change(n, list, false) : node_error(n, "the sequence is empty");
     case SEQ_CONCAT: return concat(n, list);
   }
   return false;

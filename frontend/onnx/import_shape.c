@@ -8,7 +8,7 @@ bool import_identity(ImportNode *n) {
   return true;
 }
 
-/* Inference (or a ratio of 0): the input itself, and a mask that keeps everything. */
+/* Dropout in inference (or with a ratio of 0): the input itself, and a mask of true. */
 bool import_dropout(ImportNode *n) {
   ImportKnown training = input_known(n, 2);
   double ratio = 0.5;
@@ -21,7 +21,7 @@ bool import_dropout(ImportNode *n) {
   return !wants(n, 1) || import_set_output(n, 1, build_splat(n->b, type_with_dtype(n->m, input_type(n, 0), mask), 1));
 }
 
-/* Whether both shapes have equally many elements.  Of extents that only one of them has, the only ones have to be
+/* True if both shapes have equally many elements.  If each shape has one extent that the other lacks, these must be
  * equal. */
 static bool equal_elements(ImportNode *n, const Type *x, const Type *y) {
   const Expr *left[2] = {NULL, NULL};
@@ -39,7 +39,7 @@ static bool equal_elements(ImportNode *n, const Type *x, const Type *y) {
                                         : equal_extents(n, type_elements(n->m, x), type_elements(n->m, y));
 }
 
-/* Input 0 with its elements in the same order under another shape. */
+/* Reshapes input 0, keeping the order of its elements. */
 static bool reshaped(ImportNode *n, int rank, const Expr *const *dims) {
   const Type *type = type_get(n->m, input_type(n, 0)->dtype, rank, dims);
   if (type == input_type(n, 0)) return import_identity(n);
@@ -54,7 +54,7 @@ bool import_reshape(ImportNode *n) {
   ImportKnown shape;
   const Expr *dims[MAX_RANK], *all = ex_const(n->m, 1), *rest = all;
   int open = -1;
-  unsigned empty = 0; /* dimensions of 0 in both shapes: they say nothing about the one of -1 */
+  unsigned empty = 0; /* dimensions that are 0 in both shapes and do not determine the one of -1 */
   bool zero_is_zero = node_int(n, "allowzero", 0) != 0;
   if (!input_exprs(n, 1, "the shape", &shape)) return false;
   if (shape.n > MAX_RANK) return node_error(n, "a result of %d dimensions", shape.n);
@@ -79,7 +79,7 @@ bool import_reshape(ImportNode *n) {
     dims[open] = ex_is_const(rest, 0) ? NULL : ex_exact_div(n->m, all, rest);
     if (!dims[open]) {
       dims[open] = ex_const(n->m, -1);
-      bool kept = true; /* its leading extents? */
+      bool kept = true; /* true if its leading extents are kept */
       for (int d = 0; d < open && d < t->rank && kept; d++) kept = equal_extents(n, dims[d], t->dims[d]);
       if (kept && !ex_is_const(rest, 0)) exact_extent(n, all, rest);
       return node_error(n, "%s cannot be reshaped to %s", import_type_string(n->m, t),
@@ -99,8 +99,8 @@ bool import_flatten(ImportNode *n) {
   return reshaped(n, 2, dims);
 }
 
-/* How many dimensions the graph declares of the output; -1: it does not.  No dimensions are also what exporters write
- * of a value whose rank they do not know. */
+/* The rank that the graph declares for the output; -1 if none.  A declaration without dimensions counts as none,
+ * since exporters also write it for values of unknown rank. */
 static int declared_rank(ImportNode *n) {
   const Onnx__ValueInfoProto *v = n->proto->n_output ? import_value_info(n->im, n->proto->output[0]) : NULL;
   const Onnx__TypeProto *t = v ? v->type : NULL;
@@ -108,18 +108,19 @@ static int declared_rank(ImportNode *n) {
   return tensor && t->tensor_type->shape->n_dim ? (int)t->tensor_type->shape->n_dim : -1;
 }
 
-/* With 1 the result would have another rank: a dimension without a size is at least 2, which is said. */
+/* If the dimension were 1, the result would have another rank.  So a dimension of unknown size is assumed to be at
+ * least 2, which is reported. */
 static void assume_stays(ImportNode *n, const Type *t, int d) {
   Text size = {.arena = n->m->arena};
   ex_print(n->m, &size, t->dims[d]);
   assume_extent(n->m, ex_addi(n->m, t->dims[d], -2));
   diag_warning(n->b->diags, DIAG_onnx_assumed, n->b->loc,
                "Squeeze without axes would drop a dimension of 1, so %s is taken to be at least 2", text_str(&size));
-  diag_help(n->b->diags, "where it is 1, compile the model with --dim or --shape for that size");
+  diag_help(n->b->diags, "if it is 1, compile the model with --dim or --shape for that size");
 }
 
-/* Without axes every dimension of 1 goes, and one of another size stays.  A dimension without a size is 1 if the
- * declared rank of the result says so, else at least 2.  A rank that cannot be, as some files declare, says nothing. */
+/* Without axes every dimension of 1 is dropped and the others stay.  A dimension of unknown size is 1 if the
+ * declared rank of the result requires it, else at least 2.  An impossible rank, as some files declare, is ignored. */
 static bool ones_without_axes(ImportNode *n, const Type *t, unsigned *axes) {
   int open = 0, ones = 0, rank = declared_rank(n), gone = rank < 0 ? 0 : t->rank - rank;
   for (int d = 0; d < t->rank; d++) {
@@ -199,11 +200,11 @@ bool import_expand(ImportNode *n) {
   if (!input_shape(n, 1, "the shape", &shape)) return false;
   const Type *t = input_type(n, 0), *target = type_get(n->m, t->dtype, shape.n, shape.items);
   if (!broadcast_extents(n, t, target, &rank, dims))
-    return node_error(n, "%s does not expand to %s", import_type_string(n->m, t), import_type_string(n->m, target));
+    return node_error(n, "%s cannot be expanded to %s", import_type_string(n->m, t), import_type_string(n->m, target));
   return import_set_output(n, 0, broadcast(n, input(n, 0), rank, dims));
 }
 
-/* [a, b] repeated [r, s] times: [1, a, 1, b] -> [r, a, s, b] -> [r*a, s*b]; a pair only where it repeats. */
+/* [a, b] repeated [r, s] times: [1, a, 1, b] -> [r, a, s, b] -> [r*a, s*b]; only repeated dimensions are split. */
 bool import_tile(ImportNode *n) {
   const Type *t = input_type(n, 0);
   ImportKnown repeats;
@@ -219,7 +220,7 @@ bool import_tile(ImportNode *n) {
     rank++;
     dims[d] = ex_mul(n->m, t->dims[d], r);
   }
-  if (rank > MAX_RANK) return node_error(n, "repeats too many dimensions at once");
+  if (rank > MAX_RANK) return node_error(n, "it repeats too many dimensions at once");
   Val x = broadcast(n, build_reshape(n->b, input(n, 0), rank, narrow), rank, wide);
   return import_set_output(n, 0, build_reshape(n->b, x, t->rank, dims));
 }

@@ -26,7 +26,7 @@ bool import_concat(ImportNode *n) {
 
 /* ---- Gather */
 
-/* One known place: a slice without its dimension, or of it (index of rank 1). */
+/* Gathers one known index: a slice without its dimension, or with it (index of rank 1). */
 static bool gather_one(ImportNode *n, int axis, const Expr *place, int index_rank) {
   const Type *t = input_type(n, 0);
   int64_t at, extent;
@@ -41,8 +41,8 @@ static bool gather_one(ImportNode *n, int axis, const Expr *place, int index_ran
   return import_set_output(n, 0, index_rank == 0 ? drop_dims(n, x, 1u << axis) : x);
 }
 
-/* A table of constant extent met by a symbolic size: the size is bounded by the table, which is what the
- * model means (a longer one would fail in the file's own terms), and the extent stays the plain symbol. */
+/* A symbolic size meets a table of constant extent: the size is bounded by the table, as the model intends (a larger
+ * one would fail), and the extent stays the plain symbol. */
 static void bound_symbol(ImportNode *n, const Expr *e, int64_t extent) {
   if (e->kind == EX_SYM) assume_range(n->m, (int)e->value, 0, extent);
 }
@@ -52,9 +52,9 @@ static bool constant_of(ImportNode *n, Val v, int64_t *c) {
   return e && ex_get_const(e, c);
 }
 
-enum { MAX_STEPS = 1000 }; /* operations between an iota and an index made of it */
+enum { MAX_STEPS = 1000 }; /* operations between an iota and an index computed from it */
 
-/* The iota the value is made of by constants added and elements moved; NULL for other values. */
+/* The iota from which a value is computed by adding constants and moving elements; NULL for other values. */
 static const Op *counted_by(ImportNode *n, Val v, int64_t *offset) {
   const Func *f = n->b->f;
   *offset = 0;
@@ -75,8 +75,8 @@ static const Op *counted_by(ImportNode *n, Val v, int64_t *offset) {
   return NULL;
 }
 
-/* Positions 0, 1, ... that index a table: the dimension they count is bounded by it, where it is one symbol and a
- * constant. */
+/* Positions 0, 1, ... index a table, so the dimension that they count is bounded by its extent, if it is one symbol
+ * plus a constant. */
 static bool bound_positions(ImportNode *n, Val index, const Expr *table) {
   int64_t extent, offset;
   const Op *iota = ex_get_const(table, &extent) ? counted_by(n, index, &offset) : NULL;
@@ -107,15 +107,15 @@ bool import_gather(ImportNode *n) {
 
 /* ---- Slice */
 
-/* A constant so far away that it lies outside every extent: INT64_MIN and INT64_MAX mean an end of unknown place, as
- * do INT32_MIN and INT32_MAX in a list of that type.  Adding an extent to it may not fit an int64. */
+/* True for a constant beyond every extent: INT64_MIN and INT64_MAX mean an unknown end, as do INT32_MIN and
+ * INT32_MAX in a list of that type.  Adding an extent to it might not fit an int64. */
 static bool far_away(DType list, int64_t bound) {
   if (list == DT_i32) return bound == INT32_MIN || bound == INT32_MAX;
   return bound < -MAX_EXTENT || bound > MAX_EXTENT;
 }
 
-/* A bound counted from the end when negative, then clamped to [low, high].  The negative of a size counts from the end:
- * of a size of 0 it would not. */
+/* Resolves a bound: counted from the end if negative, then clamped to [low, high].  The negative of a size counts
+ * from the end, although -0 would not. */
 static const Expr *place(Module *m, DType list, const Expr *e, const Expr *extent, const Expr *low, const Expr *high) {
   Bounds b = known_bounds(m, e);
   int64_t constant;
@@ -130,7 +130,7 @@ static const Expr *place(Module *m, DType list, const Expr *e, const Expr *exten
   return known_ge(m, e, low) ? e : ex_max(m, e, low);
 }
 
-/* The same elements in another order of one dimension: index start + i * step, for steps below 0. */
+/* Gathers index start + i * step of one dimension, for negative steps. */
 static Val gather_progression(ImportNode *n, Val x, int axis, const Expr *start, const Expr *count, int64_t step) {
   Val i = iota_i64(n, 1, &count, 0);
   Val at = binary(n, OP_add, binary_number(n, OP_mul, i, (double)step),
@@ -145,14 +145,15 @@ typedef struct Cut {
   int64_t step;
 } Cut;
 
-/* start in [0, extent] and end in [0, extent] going forward, in [0, extent - 1] and [-1, extent - 1] going back. */
+/* Reads a cut: start and end are in [0, extent] if the step is positive, in [0, extent - 1] and [-1, extent - 1] if
+ * it is negative. */
 static void read_cut(ImportNode *n, const Expr *extent, const Expr *start, const Expr *end, Cut *cut) {
   Module *m = n->m;
   const Expr *zero = ex_const(m, 0);
   int64_t step = cut->step, constant;
   if (step > 0) {
     if (ex_get_const(extent, &constant) && !ex_get_const(end, &(int64_t){0})) bound_symbol(n, end, constant);
-    if (ex_is_const(start, -1)) (void)known_need(m, extent, 1); /* the last element: one, not at most one */
+    if (ex_is_const(start, -1)) (void)known_need(m, extent, 1); /* the last element must exist */
     start = place(m, cut->list, start, extent, zero, extent);
     end = place(m, cut->list, end, extent, zero, extent);
   } else {
@@ -164,11 +165,11 @@ static void read_cut(ImportNode *n, const Expr *extent, const Expr *start, const
   span = ex_ceil_div(m, span, ex_const(m, step > 0 ? step : -step));
   cut->start = start;
   cut->count = known_bounds(m, span).low >= 0 ? span : ex_max(m, span, zero);
-  /* Nothing lies between 0 and the last of no elements. */
+  /* An empty dimension has no elements between 0 and its last one. */
   if (step < 0 && known_bounds(m, extent).low < 1) cut->count = ex_min(m, cut->count, extent);
 }
 
-/* Bounds that are not known: only how many; they may move with a loop. */
+/* Bounds that are unknown: only their number; they may move with a loop. */
 static ImportKnown computed_list(ImportNode *n, size_t i) {
   const Type *t = input_type(n, i);
   int64_t count;
@@ -176,7 +177,7 @@ static ImportKnown computed_list(ImportNode *n, size_t i) {
   return (ImportKnown){t, list ? (int)count : -1, NULL};
 }
 
-/* Starts, ends, axes, steps from attributes (before 10) or inputs; axes and steps may be absent. */
+/* Reads starts, ends, axes, steps from attributes (before 10) or inputs; axes and steps may be absent. */
 static bool slice_operands(ImportNode *n, ImportKnown k[4]) {
   static const char *const names[] = {"starts", "ends", "axes", "steps"};
   for (int i = 0; i < 4; i++) {
@@ -212,7 +213,7 @@ bool import_slice(ImportNode *n) {
       return node_error(n, "a step is not a constant other than 0");
     cut.step = cut.step > MAX_EXTENT    ? MAX_EXTENT
                : cut.step < -MAX_EXTENT ? -MAX_EXTENT
-                                        : cut.step; /* one element, as with any step that large */
+                                        : cut.step; /* one element, as for any step that large */
     if (!node_axis(n, axis, t->rank, &cut.axis)) return false;
     if (seen >> cut.axis & 1) return node_error(n, "axis %d is given twice", cut.axis);
     seen |= 1u << cut.axis;
@@ -234,7 +235,7 @@ bool import_slice(ImportNode *n) {
 
 /* ---- Split */
 
-/* The parts' extents; equal ones when the node does not say (the last may be smaller from 18 on). */
+/* The parts' extents; equal if the node does not give them (the last may be smaller since 18). */
 static bool split_sizes(ImportNode *n, const Expr *extent, size_t parts, const Expr **size) {
   Module *m = n->m;
   int count = -1;
@@ -244,13 +245,12 @@ static bool split_sizes(ImportNode *n, const Expr *extent, size_t parts, const E
     if (!input_exprs(n, 1, "the sizes", &k)) return false;
     count = k.n;
   }
-  if (count >= 0 && (size_t)count != parts) return node_error(n, "%d sizes for %zu outputs", count, parts);
+  if (count >= 0 && (size_t)count != parts) return node_error(n, "%d sizes do not fit %zu outputs", count, parts);
   if (count < 0 && n->opset >= 18 && has_attr(n, "num_outputs") && node_int(n, "num_outputs", 0) != (int64_t)parts)
     return node_error(n, "num_outputs differs from its %zu outputs", parts);
   const Expr *even = ex_exact_div(m, extent, ex_const(m, (int64_t)parts)), *left = extent;
   if (!even && count < 0 && n->opset < 18)
-    return node_error(n, "dimension %s does not split into %zu equal parts", import_type_string(m, input_type(n, 0)),
-                      parts);
+    return node_error(n, "%s does not split into %zu equal parts", import_type_string(m, input_type(n, 0)), parts);
   if (!even) even = ex_ceil_div(m, extent, ex_const(m, (int64_t)parts));
   for (size_t i = 0; i < parts; i++) {
     size[i] = list ? ex_const(m, list[i]) : k.items ? k.items[i] : i + 1 < parts ? even : left;
@@ -276,7 +276,7 @@ bool import_split(ImportNode *n) {
 
 /* ---- Pad */
 
-/* low[d] and high[d], 0 where the node does not pad; from an attribute before 11, axes from 18 on. */
+/* Sets low[d] and high[d], 0 where the node does not pad; from an attribute before 11, with axes since 18. */
 static bool pad_amounts(ImportNode *n, int rank, const Expr **low, const Expr **high) {
   ImportKnown k, axes = {0};
   int count;
@@ -289,7 +289,7 @@ static bool pad_amounts(ImportNode *n, int rank, const Expr **low, const Expr **
     return false;
   }
   int named = axes.items ? axes.n : rank;
-  if (k.n != 2 * named) return node_error(n, "%d pads for %d dimensions", k.n, named);
+  if (k.n != 2 * named) return node_error(n, "%d pads do not fit %d dimensions", k.n, named);
   for (int i = 0; i < named; i++) {
     int64_t axis = i;
     int d;
@@ -301,8 +301,8 @@ static bool pad_amounts(ImportNode *n, int rank, const Expr **low, const Expr **
   return true;
 }
 
-/* A pad that cuts off more than there is cuts the rest from the pad at the other end: of three elements, -4 before and
- * 3 behind leave 2 of padding. */
+/* A negative pad that removes more than the extent also removes from the pad at the other end: for three elements,
+ * -4 before and 3 after leave 2 of padding. */
 static void cut_rest(ImportNode *n, const Expr *extent, const Expr **cut, const Expr **other) {
   const Expr *rest = ex_add(n->m, extent, *cut);
   if (known_bounds(n->m, rest).high >= 0) return;
@@ -310,7 +310,7 @@ static void cut_rest(ImportNode *n, const Expr *extent, const Expr **cut, const 
   *other = ex_add(n->m, *other, rest);
 }
 
-/* The parts of one dimension an amount below 0 cuts off. */
+/* Crops the parts of one dimension that negative pads remove. */
 static Val crop(ImportNode *n, Val x, int axis, const Expr **low, const Expr **high) {
   const Expr *zero = ex_const(n->m, 0), *cut_low = zero, *cut_high = zero;
   if (!x) return 0;
@@ -323,13 +323,13 @@ static Val crop(ImportNode *n, Val x, int axis, const Expr **low, const Expr **h
   return build_slice(n->b, x, axis, cut_low, ex_sub(n->m, extent, ex_add(n->m, cut_low, cut_high)), 1);
 }
 
-/* at mod period in [0, period): mod itself takes the sign of `at`. */
+/* at mod period in [0, period); OP_mod itself takes the sign of `at`. */
 static Val in_period(ImportNode *n, Val at, Val period) {
   return binary(n, OP_mod, binary(n, OP_add, binary(n, OP_mod, at, period), period), period);
 }
 
-/* Modes that repeat elements: element i of the result is element f(i - low) of the input.  Pads may be any number of
- * turns long, as in NumPy; the one element of a dimension of extent 1 is its own reflection. */
+/* Modes that repeat elements: element i of the result is element f(i - low) of the input.  Pads may span any number
+ * of periods, as in NumPy; the only element of a dimension of extent 1 is its own reflection. */
 static Val repeat_pad(ImportNode *n, Val x, int axis, const Expr *low, const Expr *high, const char *mode) {
   if (!x) return 0;
   const Expr *extent = type_of(n->b->f, x)->dims[axis];
@@ -382,7 +382,7 @@ bool import_pad(ImportNode *n) {
                            build_op(n->b, &(OpSpec){.kind = OP_pad, .nin = 1, .in = &x, .nattrs = 3, .attrs = a}));
 }
 
-/* Each axis cut or padded to its size around the middle; what is odd is cut behind, and padded behind. */
+/* Crops or pads each axis to its size around the middle; an odd element is cropped or padded at the end. */
 bool import_center_crop_pad(ImportNode *n) {
   const Type *t = input_type(n, 0);
   ImportKnown shape;
@@ -390,7 +390,7 @@ bool import_center_crop_pad(ImportNode *n) {
   const int64_t *list = node_ints(n, "axes", &listed);
   if (!input_shape(n, 1, "the shape", &shape)) return false;
   if (shape.n != (listed >= 0 ? listed : t->rank))
-    return node_error(n, "%d sizes for %d axes", shape.n, listed >= 0 ? listed : t->rank);
+    return node_error(n, "%d sizes do not fit %d axes", shape.n, listed >= 0 ? listed : t->rank);
   Val x = input(n, 0);
   for (int i = 0; i < shape.n && x; i++) {
     if (!node_axis(n, listed >= 0 ? list[i] : i, t->rank, &d)) return false;

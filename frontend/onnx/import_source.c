@@ -1,14 +1,14 @@
-/* frontend/onnx/import_source.c - ONNX operators that make values out of nothing, of shapes or of positions.
+/* frontend/onnx/import_source.c - ONNX operators that create values from attributes, shapes or positions.
  *
- * Masks and positions are iota, compare and select over symbolic extents: nothing of the size of an
- * activation is ever stored.
+ * Masks and positions are iota, compare and select over symbolic extents, so no tensor of the size of an activation
+ * is stored.
  */
 #include <math.h>
 #include <string.h>
 
 #include "frontend/onnx/import_private.h"
 
-static const int64_t EXACT = INT64_C(1) << 53; /* integers up to here are exact as doubles, as splats are */
+static const int64_t EXACT = INT64_C(1) << 53; /* integers up to here are exact as doubles, which splats store */
 
 /* ---- constants */
 
@@ -54,7 +54,7 @@ bool import_constant(ImportNode *n) {
   return import_set_output(n, 0, float_list(n, type, count, scalar ? &a->f : a->floats));
 }
 
-/* A splat of the one element of a tensor attribute; f32 zero without it. */
+/* Reads the only element of a tensor attribute as a splat; f32 zero if absent. */
 static bool fill_value(ImportNode *n, DType *dtype, double *f, int64_t *i) {
   const Onnx__TensorProto *t = node_tensor(n, "value");
   *dtype = DT_f32, *f = 0, *i = 0;
@@ -108,7 +108,7 @@ bool import_size(ImportNode *n) {
 
 /* ---- positions */
 
-/* start + iota * step over one dimension. */
+/* start + indices * step, over one dimension. */
 static Val progression(ImportNode *n, const Type *type, Val start, Val step) {
   Val i = build_cast(n->b, iota_i64(n, 1, type->dims, 0), type->dtype);
   return binary(n, OP_add, binary(n, OP_mul, i, step), start);
@@ -141,14 +141,14 @@ bool import_range(ImportNode *n) {
       return input_refused(n, i, i == 0 ? "the start" : i == 1 ? "the limit" : "the step");
   double count = f[2] != 0 ? ceil((f[1] - f[0]) / f[2]) : -1;
   if (!(count >= 0)) count = f[2] != 0 && !isnan(count) ? 0 : -1;
-  if (count < 0) return node_error(n, "no range goes from %g to %g by %g", f[0], f[1], f[2]);
+  if (count < 0) return node_error(n, "there is no range from %g to %g by %g", f[0], f[1], f[2]);
   int64_t extent;
   if (!node_extent(n, count, &extent)) return false;
   const Type *type = type_of_ints(n->m, input_type(n, 0)->dtype, 1, &extent);
   return import_set_output(n, 0, progression(n, type, input(n, 0), input(n, 2)));
 }
 
-/* Row and column numbers of the last two dimensions, the column less k. */
+/* Row and column numbers of the last two dimensions; k is subtracted from the column. */
 static bool rows_and_columns(ImportNode *n, const Type *t, int64_t k, Val *row, Val *column) {
   *row = iota_i64(n, 2, t->dims + t->rank - 2, 0);
   *column = iota_i64(n, 2, t->dims + t->rank - 2, 1);
@@ -181,7 +181,7 @@ bool import_eye_like(ImportNode *n) {
   return import_set_output(n, 0, dtype == DT_bool ? on : build_cast(n->b, on, dtype));
 }
 
-/* values = [off, on]; indices count from the end when negative. */
+/* values = [off, on]; negative indices count from the end. */
 bool import_one_hot(ImportNode *n) {
   ImportKnown depth;
   int axis = 0;
@@ -212,7 +212,7 @@ bool import_one_hot(ImportNode *n) {
   return import_set_output(n, 0, select3(n, hit, on, off));
 }
 
-/* The result's size depends on the data, so only for constants. */
+/* The size of the result depends on data, so only constants are supported. */
 bool import_non_zero(ImportNode *n) {
   const Type *t = input_type(n, 0);
   const ImportFact *f = input_fact(n, 0);

@@ -1,20 +1,21 @@
-/* frontend/onnx/import_ties.c - weights that a file has once and are several, and weights that it has twice and are
- * one.
+/* frontend/onnx/import_ties.c - weights that a file stores once but are several, and weights that it stores twice
+ * but are one.
  *
- * Exporters write equal tensors once, so biases of zeros and gains of ones of a fresh model are one tensor that many
- * nodes read.  They are trained apart, by use: PyTorch's older exporter writes an Identity for each, with its name,
- * whatever the elements are; the newer one notes in nodes which parameters they read (import_kind.c); in files of
- * others every node has its own.  But for the older exporter's, a tensor that several nodes read and whose elements
- * differ is one weight, as a table of tokens is that is the last layer as well.
+ * Exporters write equal tensors once.  So in a fresh model biases of zeros and gains of ones are one tensor that
+ * many nodes read.  They are trained separately, by use.  PyTorch's older exporter writes an Identity for each, with
+ * its name, whatever the elements are; the newer one notes in nodes which parameters they read (import_kind.c); in
+ * other files every node has its own.  Except with the older exporter, a tensor that several nodes read and whose
+ * elements differ is one weight, such as a table of tokens that is also the last layer.
  *
- * Of such a table exporters write the transposed beside it, for the product: these are tied, where one is taken rows
- * of, or is said to have been computed from the other; so are equal tensors that are said to come from one parameter.
- * What the exporter computed from parameters by repeating a part (a token for every row of the batch) is that part.  A
- * bias of zeros that it took off a product or convolution is there again.  What it made of parameters otherwise is
- * trained as it is, and said; parameters that it left out are said too.
+ * Of such a table exporters also write the transpose, for the product.  The two are tied if rows are taken of one of
+ * them, or if the file notes that one was computed from the other.  Equal tensors that the file notes as computed
+ * from one parameter are tied too.  A tensor that the exporter computed by repeating a part of parameters (a token
+ * for every row of the batch) is that part.  A bias of zeros that it removed from a product or convolution is
+ * restored.  Other tensors computed from parameters are trained as they are, with a note; parameters that were left
+ * out are noted too.
  *
- * Somebody may say otherwise: --untie here, --tie in passes/train.  Where numbers come from a file of weights, its
- * names decide.
+ * The user may override this: --untie here, --tie in passes/train.  If values come from a file of weights, its names
+ * decide.
  */
 #include <fnmatch.h>
 #include <string.h>
@@ -37,15 +38,13 @@ ImportItem *import_item_at(const Import *im, ImportItem *item, size_t node, size
 
 typedef struct Ties {
   Import *im;
-  NameMap known;  /* what the program calls parameters that the file has: p_NAME */
-  NameMap apart;  /* the same of those that were untied -> their ImportItem */
-  NameMap single; /* name of an initializer -> the one name that it was computed
-                     from */
-  NameMap scopes; /* the older exporter's: tensor and module that reads it ->
-                     its ImportItem */
+  NameMap known;  /* p_NAME, the name in the program, of parameters that the file has */
+  NameMap apart;  /* the same of untied ones -> their ImportItem */
+  NameMap single; /* name of an initializer -> the only name that it was computed from */
+  NameMap scopes; /* the older exporter's: tensor and module that reads it -> its ImportItem */
   NameMap biases; /* p_NAME of those that were left out -> the weight's name */
   OnnxReads untied, repeated, changed, lost, added;
-  OnnxReads wished; /* tensors that --untie has changed something of */
+  OnnxReads wished; /* tensors that --untie has affected */
 } Ties;
 
 static void say(const Ties *t, const char *text) { ARENA_PUSH(t->im->m->arena, &t->im->facts->said, text); }
@@ -67,7 +66,7 @@ static const Onnx__NodeProto *node_of(const Ties *t, ImportUse use) { return t->
 
 static bool is_op(const Onnx__NodeProto *n, const char *type) { return strcmp(onnx_text(n->op_type), type) == 0; }
 
-/* Is what the node reads there measured, and never learned?  Also where it hands it on to nodes that measure it. */
+/* True if the operand is measured and never learned; also if the node passes it to nodes that measure it. */
 static bool is_statistic(const Ties *t, ImportUse use, int steps) {
   enum { MOST_STEPS = 4 };
   const Onnx__NodeProto *n = node_of(t, use);
@@ -86,7 +85,7 @@ static ImportUses weight_uses(const Ties *t, const ImportItem *item) {
   return list;
 }
 
-/* Does somebody want the tensor to be what it is in the file? */
+/* True if the user wants the tensor untied. */
 static bool unties(Ties *t, const char *name) {
   bool wish = training_unties(t->im->dims.options->rules, name);
   if (wish) ARENA_PUSH(t->im->m->arena, &t->wished, name);
@@ -110,8 +109,7 @@ static ImportItem *copy_of(Ties *t, const ImportItem *item, const char *name) {
   return copy;
 }
 
-/* The weight of that name for a use of the item; no weight where a file of
- * weights has none of that name. */
+/* Makes the weight of that name for a use of the item; NULL if there is a file of weights without that name. */
 static ImportItem *new_weight(Ties *t, const ImportItem *item, const char *name) {
   const struct Safetensors *weights = t->im->dims.options->weights;
   if (weights && !safetensors_find(weights, name)) return NULL;
@@ -129,13 +127,12 @@ static void read_apart(Ties *t, ImportItem *item, ImportUse use, ImportItem *wei
   ARENA_PUSH(t->im->m->arena, &t->im->facts->reads, ((TrainingRead){weight->name, use.node, use.operand}));
 }
 
-/* Does the file have it once for several nodes, with elements that do not tell whether these have their own? */
+/* True if several nodes read the weight and all its elements are equal, so that each may have its own. */
 static bool is_shared(const Ties *t, const ImportItem *item) {
   return is_weight(item) && weight_uses(t, item).n > 1 && all_equal(t->im, &item->data);
 }
 
-/* How many operands of the node are such tensors, and which of them this one
- * is. */
+/* The index of this operand among the shared tensors that the node reads; *n is their number. */
 static size_t place_among(const Ties *t, ImportUse use, size_t *n) {
   const Onnx__NodeProto *node = node_of(t, use);
   size_t place = *n = 0;
@@ -148,8 +145,7 @@ static size_t place_among(const Ties *t, ImportUse use, size_t *n) {
   return place;
 }
 
-/* The parameter that the node reads there, of those that it quotes and no other
- * tensor is; false: unknown. */
+/* The parameter that the operand is, among those that the node quotes and that no other tensor is; false if unknown. */
 static bool quoted_at(const Ties *t, ImportUse use, OnnxQuotedName *out) {
   Arena *a = t->im->m->arena;
   OnnxQuoted quoted = import_kind_quoted(a, node_of(t, use)), left = {0};
@@ -177,9 +173,8 @@ static void untie_quoted(Ties *t, ImportItem *item, const ImportUses *uses) {
   name_put(t->im->m->arena, &t->apart, own, item);
 }
 
-/* The module whose node reads the value first, as the older exporter names it:
- * "/layer.0/query" of
- * "/layer.0/query_1/MatMul", which is its second call; NULL. */
+/* The module whose node reads the value first, by the older exporter's names: "/layer.0/query" of
+ * "/layer.0/query_1/MatMul", which is its second call; NULL if none. */
 static const char *module_of(const Ties *t, const char *value) {
   ImportUses uses = import_uses_of(t->im, value);
   for (size_t i = 0; i < uses.n; i++) {
@@ -194,8 +189,7 @@ static const char *module_of(const Ties *t, const char *value) {
   return NULL;
 }
 
-/* The item that the module reads of the tensor already, or that it reads from
- * now on. */
+/* The item that the module reads for the tensor, made on its first use. */
 static ImportItem *of_module(Ties *t, const char *tensor, const char *value, ImportItem *otherwise) {
   const char *module = module_of(t, value);
   if (!module) return otherwise;
@@ -205,8 +199,8 @@ static ImportItem *of_module(Ties *t, const char *tensor, const char *value, Imp
   return have ? have : otherwise;
 }
 
-/* An Identity of the older exporter: a weight of that name.  Tensors that the
- * exporter named itself are one where one module reads them in several calls.
+/* Handles an Identity of the older exporter: a weight of that name.  Tensors that the exporter named itself are one
+ * if one module reads them in several calls.
  */
 static void untie_identity(Ties *t, ImportItem *item, ImportUse use) {
   const char *name = node_of(t, use)->output[0];
@@ -224,7 +218,7 @@ static bool is_identity(const Ties *t, ImportUse use) {
   return is_op(node, "Identity") && node->n_output;
 }
 
-/* What use `i` is called where every use is a weight of its own; NULL: it is the item, as the first is. */
+/* The name of use `i` if every use is a separate weight; NULL if it is the item itself, as the first use is. */
 static const char *name_of_use(const Ties *t, const ImportItem *item, const ImportUses *uses, size_t i, size_t *first) {
   if (is_identity(t, uses->items[i])) return node_of(t, uses->items[i])->output[0];
   if (item->data.elements == 1 && !import_use_trains(t->im, uses->items[i], true)) return NULL;
@@ -244,7 +238,7 @@ static void untie_traced(Ties *t, ImportItem *item, const ImportUses *uses) {
     if (is_identity(t, uses->items[i])) untie_identity(t, item, uses->items[i]);
 }
 
-/* Does the file of weights have it as --untie makes it? */
+/* True if the file of weights has it untied, as --untie makes it. */
 static bool was_untied(const Ties *t, const ImportItem *item, const ImportUses *uses) {
   const struct Safetensors *weights = t->im->dims.options->weights;
   bool any = false, all = weights != NULL;
@@ -256,8 +250,9 @@ static bool was_untied(const Ties *t, const ImportItem *item, const ImportUses *
   return any && all;
 }
 
-/* Statistics of norms are no weights: they are trained with none.  Where a file of weights lacks them it is no work of
- * apc, and means the tensor as it is; a checkpoint has no statistics ever.  One that an Identity hands on has its name.
+/* Separates statistics of norms, which are not weights and are never trained.  If a file of weights lacks them,
+ * another program wrote it and the tensor itself is meant; a checkpoint never has statistics.  A statistic that
+ * an Identity passes on has the Identity's name.
  */
 static void untie_statistics(Ties *t, ImportItem *item, const ImportUses *uses, bool also_weight) {
   const struct Safetensors *weights = t->im->dims.options->weights;
@@ -311,13 +306,13 @@ static ImportItem *initializer(const Ties *t, size_t i) {
   return name_find(&t->im->g->items, onnx_text(t->im->g->proto->initializer[i]->name));
 }
 
-/* Was the one computed from the other alone? */
+/* True if one was computed from the other alone. */
 static bool is_from(const Ties *t, const ImportItem *made, const ImportItem *from) {
   const char *source = name_find(&t->single, made->name);
   return source && strcmp(source, from->name) == 0;
 }
 
-/* Replaces an item that is tied by the one that it is, or is transposed. */
+/* Replaces a tied item by the item it is tied to; flips *transposed if it is that one's transpose. */
 static void find_root(const Ties *t, ImportItem **item, bool *transposed) {
   const TrainingFacts *f = t->im->facts;
   for (size_t i = f->ties.n; i-- > 0;) {
@@ -328,7 +323,7 @@ static void find_root(const Ties *t, ImportItem **item, bool *transposed) {
   }
 }
 
-/* What is tied already stays what it is, and no tie leads back to where it began. */
+/* True if `tied` is not tied yet and the tie would not form a cycle. */
 static bool can_tie(const Ties *t, ImportItem **kept, const ImportItem *tied, bool *transposed) {
   ImportItem *root = name_find(&t->im->g->items, tied->name);
   bool turned = false;
@@ -347,8 +342,8 @@ static void tie(Ties *t, ImportItem *kept, ImportItem *tied, bool transposed) {
   ARENA_PUSH(a, &t->im->facts->ties, ((TrainingTie){kept->name, tied->name, transposed}));
   if (weights) tied->tied = kept, tied->tied_transposed = transposed;
   else
-    say(t, arena_printf(a, "tied: \"%s\" is \"%s\" %s, and trained as one with it (--untie %s trains it apart)",
-                        tied->name, kept->name, transposed ? "transposed" : "again", tied->name));
+    say(t, arena_printf(a, "tied: \"%s\" is \"%s\" %s, and both are trained as one weight (--untie %s separates them)",
+                        tied->name, kept->name, transposed ? "transposed" : "stored again", tied->name));
 }
 
 static bool is_equal(const Ties *t, const ImportItem *x, const ImportItem *y) {
@@ -356,7 +351,8 @@ static bool is_equal(const Ties *t, const ImportItem *x, const ImportItem *y) {
   return x->type == y->type && p && q && memcmp(p, q, x->data.bytes) == 0;
 }
 
-/* Were both computed from one parameter, alike?  Where all elements are equal, they may be different parts of it. */
+/* Ties two items that were computed from one parameter in the same way.  If all elements are equal, they may be
+ * different parts of it, and are not tied. */
 static void tie_alike(Ties *t, NameMap *first, ImportItem *item) {
   const char *source = name_find(&t->single, item->name);
   if (!source || !is_weight(item)) return;
@@ -365,7 +361,7 @@ static void tie_alike(Ties *t, NameMap *first, ImportItem *item) {
   else if (is_equal(t, kept, item) && !all_equal(t->im, &item->data)) tie(t, kept, item, false);
 }
 
-/* Where a file of weights has the one alone, no more is asked. */
+/* Ties transposed weights if one is a table or was computed from the other; with a file of weights, in any case. */
 static void tie_transposed(Ties *t, ImportItem *kept) {
   if (!is_weight(kept) || kept->data.rank != 2 || all_equal(t->im, &kept->data)) return;
   bool any = is_table(t, kept) || t->im->dims.options->weights;
@@ -376,7 +372,7 @@ static void tie_transposed(Ties *t, ImportItem *kept) {
   }
 }
 
-/* Of square weights that somebody ties, their elements say whether one is the other transposed. */
+/* For square weights that the user ties, their elements decide whether one is the transpose of the other. */
 static void find_asked(const Ties *t) {
   const TrainingRules *r = t->im->dims.options->rules;
   Arena *a = t->im->m->arena;
@@ -388,7 +384,7 @@ static void find_asked(const Ties *t) {
     if (!square || is_equal(t, kept, tied) || !is_transposed(t, kept, tied) || !can_tie(t, &kept, tied, &turned))
       continue;
     ARENA_PUSH(a, &t->im->facts->ties, ((TrainingTie){asked->kept, asked->tied, true}));
-    say(t, arena_printf(a, "tied: \"%s\" is \"%s\" transposed, as their elements are", asked->tied, asked->kept));
+    say(t, arena_printf(a, "tied: \"%s\" is \"%s\" transposed, as their elements show", asked->tied, asked->kept));
   }
 }
 
@@ -410,7 +406,7 @@ static unsigned repeated_dims(const Ties *t, const OnnxData *d) {
   return dims;
 }
 
-/* Has the file of weights one of these slices? */
+/* True if the file of weights has one of these slices. */
 static bool has_part(const SafetensorsEntry *e, const OnnxData *d, unsigned dims) {
   bool is = e && (size_t)e->rank == d->rank;
   for (size_t k = 0; is && k < d->rank; k++) is = e->dims[k] == (dims >> k & 1u ? 1 : d->dims[k]);
@@ -423,7 +419,7 @@ static void find_repeated(Ties *t, ImportItem *item) {
   if (!from.n || !is_weight(item) || !item->is_trained) return;
   unsigned dims = all_equal(t->im, &item->data) ? 0 : repeated_dims(t, &item->data);
   bool copied =
-      strncmp(item->name, "embedding", 9) == 0 || strncmp(item->name, "expand", 6) == 0; /* rows as they are */
+      strncmp(item->name, "embedding", 9) == 0 || strncmp(item->name, "expand", 6) == 0; /* rows are unchanged */
   if (weights) {
     if (dims && !t->im->dims.options->training)
       ARENA_PUSH(t->im->m->arena, &t->im->facts->repeats, ((TrainingRepeat){item->name, dims}));
@@ -443,8 +439,7 @@ static bool has_initializer_called(const Ties *t, const char *called) {
   return name_find(&t->known, called) || name_find(&t->apart, called);
 }
 
-/* The parameter of which a node quotes more than it reads, where it was said to
- * have had a bias. */
+/* Finds a parameter that a node quotes but does not read, where the exporter noted that it removed a bias. */
 static void find_bias(Ties *t, size_t node) {
   const Onnx__NodeProto *proto = t->im->g->nodes.items[node];
   const struct Safetensors *weights = t->im->dims.options->weights;
@@ -476,7 +471,7 @@ bool import_left_out(ImportNode *n, size_t node) {
   if (type->rank < 2 || type->dims[1]->kind != EX_CONST) return true;
   const Type *own = type_get(n->m, type->dtype, 1, &type->dims[1]);
   Param *p = module_param(n->m, name);
-  if (p && p->type != own) return node_error(n, "the bias \"%s\" that was left out is of another type before", name);
+  if (p && p->type != own) return node_error(n, "the left-out bias \"%s\" has another type in an earlier node", name);
   if (!p) {
     p = module_param_add(n->m, name, own);
     p->loc = (Loc){.file = n->b->loc.file, .node = p->name};
@@ -489,8 +484,7 @@ bool import_left_out(ImportNode *n, size_t node) {
 
 /* ---- what the exporter changed */
 
-/* Convolutions of PyTorch's older exporter have weights of its own making where
- * it joined them with norms. */
+/* True for weights that PyTorch's older exporter computed, where it merged convolutions with norms. */
 static bool is_joined(const Ties *t, const ImportItem *item) {
   return import_is_traced(t->im) && item->data.rank > 2 && strncmp(item->name, "onnx::Conv", 10) == 0;
 }
@@ -513,7 +507,7 @@ static void say_all(const Ties *t) {
   Arena *a = t->im->m->arena;
   if (t->untied.n)
     say(t, arena_printf(a,
-                        "trained apart, though the file has them once: %s "
+                        "trained separately, although the file stores them once: %s "
                         "(--tie A=B trains B as A)",
                         import_names_text(t->im, &t->untied)));
   if (t->added.n)
@@ -522,18 +516,17 @@ static void say_all(const Ties *t) {
   if (t->repeated.n)
     say(t, arena_printf(a,
                         "trained as the part that they repeat: %s (--untie "
-                        "NAME trains all parts apart)",
+                        "NAME trains all parts separately)",
                         import_names_text(t->im, &t->repeated)));
   warn(t, &t->changed,
-       "the exporter computed these from parameters; what it made is trained, "
-       "in place of them");
+       "the exporter computed these from parameters; they are trained in place of "
+       "those parameters");
   warn(t, &t->lost,
-       "the exporter left out parameters or joined them with others, so they "
+       "the exporter left out parameters or merged them with others, so they "
        "are not trained");
 }
 
-/* The parameters that the file has: by their own names, or in what was computed
- * from them. */
+/* Records the parameters that the file has: by their own names, or in tensors computed from them. */
 static void name_known(Ties *t) {
   Arena *a = t->im->m->arena;
   for (size_t i = 0; i < t->im->g->proto->n_initializer; i++) {
@@ -554,7 +547,7 @@ static bool check_wishes(const Ties *t) {
     if (!fits)
       ok = diag_error(t->im->d, DIAG_usage_value, t->im->loc,
                       "--untie %s: no tensor of that name is read by several "
-                      "nodes, tied, or a part that is repeated",
+                      "nodes, tied, or repeated",
                       r->untied.items[i]);
   }
   return ok;

@@ -1,14 +1,15 @@
-/* frontend/onnx/import_trained.c - which initializers are weights: what training changes.
+/* frontend/onnx/import_trained.c - decides which initializers are weights, that is, which training changes.
  *
- * What somebody says decides (OnnxImportOptions.rules, .trained), then what the file says (import_kind.c).  Where it
- * says nothing of an initializer but speaks of others, use decides: what reaches a product, a convolution, a norm, a
- * gather, a concatenation or an addition of data is a weight, and this guess is said.  Where it says nothing at all,
- * those of several elements are weights.  Most numbers of one element are constants: an epsilon, a scale, a bound.  But
- * the bias of a layer with one result and the slope of a PRelu are parameters; there use decides, where a layer keeps a
- * parameter.  PyTorch's older exporter writes constants as nodes, so what it calls as a module does is a parameter.
+ * The user decides first (OnnxImportOptions.rules, .trained), then the file (import_kind.c).  If the file says
+ * nothing about an initializer but describes others, use decides: an initializer that reaches a product, a
+ * convolution, a norm, a gather, a concatenation or an addition of data is a weight, and this guess is reported.  If
+ * the file says nothing at all, initializers of several elements are weights.  Most numbers of one element are
+ * constants: an epsilon, a scale, a bound.  But the bias of a layer with one result and the slope of a PRelu are
+ * parameters; there use decides, by the places where layers have parameters.  PyTorch's older exporter writes
+ * constants as nodes, so an initializer named like a module's is a parameter.
  *
- * Others have other values where a file gives them (OnnxImportOptions.weights).  Statistics of norms are never trained
- * (import_norm.c).
+ * Other weights get new values if a file gives them (OnnxImportOptions.weights).  Statistics of norms are never
+ * trained (import_norm.c).
  */
 #include <ctype.h>
 #include <fnmatch.h>
@@ -19,7 +20,7 @@
 
 enum { MOST_STEPS = 4 };
 
-/* The operands of the type that are parameters, as a bit set. */
+/* The operands of an operator type that are parameters, as a bit set. */
 typedef struct Layer {
   const char *type;
   unsigned operands;
@@ -50,7 +51,7 @@ static unsigned parameters_of(const char *type) {
   return 0;
 }
 
-/* Does it hand on the element it gets? */
+/* True for operators that pass their operand's elements on. */
 static bool hands_on(const char *type) {
   static const char *const types[] = {"Cast", "Expand", "Identity", "Reshape", "Squeeze", "Transpose", "Unsqueeze"};
   for (size_t i = 0; i < sizeof types / sizeof *types; i++)
@@ -64,7 +65,7 @@ static bool is_product(const Import *im, const char *value) {
   return here && strcmp(onnx_text(im->g->nodes.items[item->producer]->op_type), "MatMul") == 0;
 }
 
-/* Does the node read data as another operand? */
+/* True if another operand of the node is data. */
 static bool beside_data(const Import *im, ImportUse use) {
   const Onnx__NodeProto *n = im->g->nodes.items[use.node];
   for (size_t k = 0; k < n->n_input; k++)
@@ -100,12 +101,12 @@ bool import_is_traced(const Import *im) {
   return !im->kinds && strcmp(producer, "pytorch") == 0;
 }
 
-/* As a module calls what it has, and no step of the exporter what it made ("onnx::MatMul_12", "12"). */
+/* True for names of a module's members, not those of steps of the exporter ("onnx::MatMul_12", "12"). */
 static bool is_named_by_module(const char *name) {
   return (isalpha((unsigned char)*name) || *name == '_') && strncmp(name, "onnx::", 6) != 0;
 }
 
-/* ---- what was found */
+/* ---- reports */
 
 typedef struct Found {
   OnnxReads guessed, buffers, constants, unused;
@@ -126,7 +127,7 @@ static void fix(const Import *im, ImportItem *item, OnnxReads *list) {
   if (item->data.elements > 1) ARENA_PUSH(im->m->arena, list, item->name);
 }
 
-/* What the file says too little of, where it speaks of others. */
+/* Decides by use for an initializer that the file does not describe, although it describes others. */
 static void guess(const Import *im, ImportItem *item, Found *found) {
   if (!is_parameter(im, item->name, item->data.elements == 1, 0)) return fix(im, item, &found->unused);
   item->is_trained = true;
@@ -172,15 +173,15 @@ static void say(const Import *im, const Found *found) {
   if (im->g->outer) return;
   if (found->guessed.n)
     diag_warning(im->d, DIAG_onnx_tensor, im->loc,
-                 "the file does not say whether these are parameters; by what they are used for they are, and are "
-                 "trained: %s (--freeze NAME keeps one as it is)",
+                 "the file does not say whether these are parameters; judging by their use they are, so they are "
+                 "trained: %s (--freeze NAME keeps one unchanged)",
                  names_text(im->m->arena, &found->guessed));
-  say_fixed(im, &found->buffers, "the file says that they are no parameters");
+  say_fixed(im, &found->buffers, "the file says that they are not parameters");
   say_fixed(im, &found->constants, "the exporter computed them from constants");
   say_fixed(im, &found->unused, "they reach no product, convolution, norm, gather or addition of data");
 }
 
-/* A file that has the numbers of a tensor one by one has no bytes that a weight could start as. */
+/* A tensor that is stored element by element has no bytes in the file that a weight could refer to. */
 static void warn_of_constant(const Import *im, const ImportItem *item) {
   bool may_be_weight = item->is_trained || (item->data.elements > 1 && !item->is_fixed);
   if (!im->dims.options->training || !may_be_weight || onnx_file_blob(im->file, item->data.blob).path) return;

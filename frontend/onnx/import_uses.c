@@ -1,6 +1,6 @@
-/* frontend/onnx/import_uses.c - who reads which value of a graph, and which values depend on its inputs.
+/* frontend/onnx/import_uses.c - the uses of every value of a graph, and the values that depend on its inputs.
  *
- * One walk over the nodes in their order.  What a graph inside a node reads is no use here; it counts as data for the
+ * One walk over the nodes in their order.  Reads of a graph inside a node are not uses; they count as data for the
  * node's results.
  */
 #include "frontend/onnx/import_graph.h"
@@ -11,7 +11,7 @@ static void add_use(Import *im, const char *name, ImportUse use) {
   ARENA_PUSH(im->m->arena, list, use);
 }
 
-/* A value of a graph around this one changes with every round, or may. */
+/* A value of an outer graph may change with every round, so it counts as data. */
 bool import_is_data(const Import *im, const char *name) {
   const ImportItem *item = import_find(im, name);
   return name_find(&im->g->data, name) || (item && !item->is_weight && !name_find(&im->g->items, name));

@@ -1,8 +1,8 @@
 /* frontend/onnx/import_window.c - ONNX convolutions and pools as the windowed operations of ir/window.h.
  *
- * Padding becomes the start of the first window, ceil mode the extent of the result; groups become a dimension of their
- * own.  Convolutions whose windows lie side by side (1x1, vision transformer patches) are one dot over a reshaped
- * image.
+ * Padding becomes the start of the first window, ceil mode the extent of the result; groups become a separate
+ * dimension.  Convolutions whose windows are adjacent (1x1, vision transformer patches) become one dot over a
+ * reshaped image.
  *
  * Not done: auto_pad over symbolic extents, deformable convolution.
  */
@@ -16,7 +16,7 @@
 enum {
   MAX_WINDOW = 1 << 20, /* elements of a window */
   MAX_COUNTED = 1024
-}; /* of one dimension of it, where operations count those that are not padding */
+}; /* per dimension, where operations count the elements that are not padding */
 
 /* The spatial dimensions of an [N, C, ...] image and the window over them. */
 typedef struct OnnxWindow {
@@ -29,24 +29,25 @@ typedef struct OnnxWindow {
 
 /* ---- reading the attributes */
 
-/* Fits: extents are at most MAX_EXTENT, kernels MAX_WINDOW, what node_ints_into reads INT32_MAX. */
+/* Does not overflow: extents are at most MAX_EXTENT, kernels MAX_WINDOW, attributes INT32_MAX. */
 static int64_t reach(const OnnxWindow *w, int d) { return w->dilation[d] * (w->kernel[d] - 1) + 1; }
 
-/* The least extent with the padding that `in` gets, where it is one number: for all multiples of the stride it is that
- * of the stride itself. */
+/* The smallest extent that gets the same padding as `in`, if there is one: all multiples of the stride are padded
+ * like the stride itself. */
 static bool padded_like(const ImportNode *n, const OnnxWindow *w, int d, int64_t *in) {
   if (ex_get_const(w->in[d], in)) return true;
   *in = w->stride[d];
   return ex_exact_div(n->m, w->in[d], ex_const(n->m, w->stride[d])) != NULL;
 }
 
-/* SAME_*: out = ceil(in / stride), the padding split evenly, the odd one at the end named. */
+/* SAME_*: out = ceil(in / stride).  The padding is split evenly; an odd one is at the end that the mode names. */
 static bool same_padding(ImportNode *n, OnnxWindow *w, bool upper) {
   for (int d = 0; d < w->dims; d++) {
     int64_t in;
     if (!padded_like(n, w, d, &in))
       return diag_error(n->b->diags, DIAG_onnx_shape, n->b->loc,
-                        "%s: auto_pad with stride %" PRId64 " over a symbolic dimension", n->op->type, w->stride[d]);
+                        "%s: auto_pad with stride %" PRId64 " over a symbolic dimension is not supported", n->op->type,
+                        w->stride[d]);
     int64_t out = (in + w->stride[d] - 1) / w->stride[d], total = (out - 1) * w->stride[d] + reach(w, d) - in;
     if (total < 0) total = 0;
     w->low[d] = upper ? total / 2 : total - total / 2;
@@ -62,13 +63,13 @@ static bool read_padding(ImportNode *n, OnnxWindow *w) {
   bool upper = strcmp(mode, "SAME_UPPER") == 0;
   if (upper || strcmp(mode, "SAME_LOWER") == 0) return same_padding(n, w, upper);
   if (strcmp(mode, "VALID") == 0) return true;
-  if (strcmp(mode, "NOTSET") != 0) return node_error(n, "auto_pad is \"%s\"", mode);
+  if (strcmp(mode, "NOTSET") != 0) return node_error(n, "auto_pad \"%s\" is not supported", mode);
   for (int d = 0; d < w->dims; d++) w->low[d] = pads[d], w->high[d] = pads[w->dims + d];
   return true;
 }
 
-/* Result extents.  In ceil mode the last window may hang over the end by less than its start does, and what it
- * needs is added to the padding behind. */
+/* Computes the result's extents.  In ceil mode the last window may extend beyond the end if it starts before it; the
+ * missing elements are added to the padding at the end. */
 static bool read_extents(ImportNode *n, OnnxWindow *w, bool ceil_mode) {
   Module *m = n->m;
   for (int d = 0; d < w->dims; d++) {
@@ -81,14 +82,14 @@ static bool read_extents(ImportNode *n, OnnxWindow *w, bool ceil_mode) {
     }
     if (ex_get_const(span, &have) && have < 0) return node_error(n, "the window is larger than dimension %d", d + 2);
     if (w->low[d] + w->high[d] - reach(w, d) < -1)
-      assume_extent(m, span); /* at -1 only nothing is too small: it gives nothing */
+      assume_extent(m, span); /* at -1 only an extent of 0 is too small, and gives 0 */
     if (!ceil_mode) {
       w->out[d] = ex_addi(m, ex_div_joined(m, span, ex_const(m, w->stride[d])), 1);
       continue;
     }
     if (!ex_get_const(w->in[d], &in))
-      return diag_error(n->b->diags, DIAG_onnx_shape, n->b->loc, "%s: ceil_mode over a symbolic dimension",
-                        n->op->type);
+      return diag_error(n->b->diags, DIAG_onnx_shape, n->b->loc,
+                        "%s: ceil_mode over a symbolic dimension is not supported", n->op->type);
     int64_t out = (have + w->stride[d] - 1) / w->stride[d] + 1;
     if ((out - 1) * w->stride[d] >= in + w->low[d]) out--;
     int64_t needed = (out - 1) * w->stride[d] + reach(w, d) - in - w->low[d];
@@ -98,7 +99,7 @@ static bool read_extents(ImportNode *n, OnnxWindow *w, bool ceil_mode) {
   return true;
 }
 
-/* `kernel` as the weights give it, or NULL. */
+/* Checks the kernel; `kernel` is that of the weights, or NULL. */
 static bool check_kernel(ImportNode *n, OnnxWindow *w, const int64_t *kernel) {
   w->taps = 1;
   for (int d = 0; d < w->dims; d++) {
@@ -112,7 +113,7 @@ static bool check_kernel(ImportNode *n, OnnxWindow *w, const int64_t *kernel) {
   return true;
 }
 
-/* `kernel` as the weights give it, NULL to take the attribute. */
+/* Reads the window; `kernel` is that of the weights, NULL to use the attribute. */
 static bool read_window(ImportNode *n, const Type *t, const int64_t *kernel, bool ceil_mode, OnnxWindow *w) {
   *w = (OnnxWindow){.dims = t->rank - 2};
   if (w->dims < 1 || w->dims > MAX_WINDOWED)
@@ -133,7 +134,7 @@ static bool read_window(ImportNode *n, const Type *t, const int64_t *kernel, boo
 
 static const char windowed[] = "DHW";
 
-/* starts, strides and dilations; three attributes. */
+/* Makes the attributes for starts, strides and dilations. */
 static void window_attrs(ImportNode *n, const OnnxWindow *w, Attr *out) {
   const Expr *starts[MAX_WINDOWED];
   for (int d = 0; d < w->dims; d++) starts[d] = ex_const(n->m, -w->low[d]);
@@ -142,7 +143,7 @@ static void window_attrs(ImportNode *n, const OnnxWindow *w, Attr *out) {
   out[2] = attr_ints(n->m, AT_dilations, w->dims, w->dilation);
 }
 
-/* The spec's letters; the windowed ones are filled in for '*'. */
+/* Makes the spec's letters; the windowed ones replace '*'. */
 static const char *window_spec(ImportNode *n, const OnnxWindow *w, const char *pattern) {
   Text t = {.arena = n->m->arena};
   for (; *pattern; pattern++) {
@@ -161,7 +162,8 @@ static Val convolve(ImportNode *n, OpKind kind, Val x, Val weights, const OnnxWi
                   &(OpSpec){.kind = kind, .nin = 2, .in = (Val[]){x, weights}, .nattrs = 4, .attrs = a, .type = type});
 }
 
-/* Windows side by side: [n, c, h, w] as [n, c, h/k, k, w/k, k], one dot over c and both k. */
+/* True for adjacent windows: [n, c, h, w] becomes [n, c, h/k, k, w/k, k], and the convolution a dot over c and both
+ * k. */
 static bool tiles(const OnnxWindow *w, Module *m) {
   for (int d = 0; d < w->dims; d++)
     if (w->stride[d] != w->kernel[d] || w->dilation[d] != 1 || w->low[d] || w->high[d] ||
@@ -193,7 +195,7 @@ static Val split_groups(ImportNode *n, Val x, int at, int64_t groups) {
   return build_reshape(n->b, x, t->rank + 1, dims);
 }
 
-/* [n, channels, ...] of the result, with the groups as a dimension of their own behind n when there are several. */
+/* The type of the result, [n, channels, ...]; if there are several groups they are a separate dimension after n. */
 static const Type *conv_type(ImportNode *n, const Type *t, const OnnxWindow *w, int64_t groups, const Expr *channels) {
   const Expr *dims[MAX_RANK] = {t->dims[0]};
   int rank = 1;
@@ -203,7 +205,7 @@ static const Type *conv_type(ImportNode *n, const Type *t, const OnnxWindow *w, 
   return type_get(n->m, t->dtype, rank, dims);
 }
 
-/* The groups joined with the channels again. */
+/* Joins the groups with the channels. */
 static Val join_groups(ImportNode *n, Val y, int64_t groups) {
   if (!y || groups == 1) return y;
   const Type *t = type_of(n->b->f, y);
@@ -212,22 +214,22 @@ static Val join_groups(ImportNode *n, Val y, int64_t groups) {
   return build_reshape(n->b, y, t->rank - 1, dims);
 }
 
-/* With the bias of input 2 when there is one. */
+/* Adds the bias, input 2, if there is one. */
 static bool conv_output(ImportNode *n, Val y) {
   if (!y || !has_input(n, 2)) return import_set_output(n, 0, y);
   Val bias = input(n, 2);
   int rank = type_of(n->b->f, y)->rank;
   if (input_type(n, 2)->rank != 1 || input_type(n, 2)->dims[0] != type_of(n->b->f, y)->dims[1])
-    return node_error(n, "the bias is %s", import_type_string(n->m, input_type(n, 2)));
+    return node_error(n, "the bias cannot be %s", import_type_string(n->m, input_type(n, 2)));
   return import_set_output(n, 0, binary(n, OP_add, y, insert_dims(n, bias, ((1u << (rank - 1)) - 1) & ~1u, rank - 1)));
 }
 
-/* `at`: which dimension of the weights is divided into the groups; the other of the first two fits the image's
- * channels, or the result's when transposed. */
+/* Checks shapes and reads the kernel.  The groups split dimension 0 of the weights.  Dimension 1 is the image's
+ * channels per group, or the result's if transposed. */
 static bool conv_shapes(ImportNode *n, const Type *t, const Type *tw, int64_t groups, bool transposed,
                         int64_t *kernel) {
   const Expr *g = ex_const(n->m, groups > 0 ? groups : 1);
-  if (groups < 1) return node_error(n, "group is %" PRId64, groups);
+  if (groups < 1) return node_error(n, "group cannot be %" PRId64, groups);
   if (t->rank != tw->rank || t->rank < 3 || t->rank > 2 + MAX_WINDOWED)
     return node_error(n, "%s cannot be convolved with %s", import_type_string(n->m, t), import_type_string(n->m, tw));
   const Expr *channels = transposed ? t->dims[1] : ex_exact_div(n->m, t->dims[1], g);
@@ -257,17 +259,17 @@ Val convolution(ImportNode *n, Val x, Val weights) {
 
 bool import_conv(ImportNode *n) { return conv_output(n, convolution(n, input(n, 0), input(n, 1))); }
 
-/* ---- transposed convolution: image and output change places */
+/* ---- transposed convolution: image and output are exchanged */
 
-/* Result extents: given, or stride * (in - 1) + output_padding + reach - pads; w->low is the padding cut off at the
- * start. */
+/* Computes the result's extents: given, or stride * (in - 1) + output_padding + reach - pads. w->low is the padding
+ * removed at the start. */
 static bool transposed_extents(ImportNode *n, OnnxWindow *w) {
   int64_t extra[MAX_RANK] = {0}, shape[MAX_RANK], pads[2 * MAX_RANK] = {0};
   const char *mode = node_string(n, "auto_pad", "NOTSET");
   bool upper = strcmp(mode, "SAME_UPPER") == 0, same = upper || strcmp(mode, "SAME_LOWER") == 0,
        given = has_attr(n, "output_shape");
   if (!same && strcmp(mode, "NOTSET") != 0 && strcmp(mode, "VALID") != 0)
-    return node_error(n, "auto_pad is \"%s\"", mode);
+    return node_error(n, "auto_pad \"%s\" is not supported", mode);
   if (!node_ints_into(n, "output_padding", w->dims, 0, extra) || !node_ints_into(n, "pads", 2 * w->dims, 0, pads) ||
       (given && !node_ints_into(n, "output_shape", w->dims, 1, shape)))
     return false;
@@ -280,7 +282,7 @@ static bool transposed_extents(ImportNode *n, OnnxWindow *w) {
       if (!ex_get_const(cut, &total)) return node_error(n, "the padding depends on a symbolic dimension");
       w->low[d] = total < 0 ? 0
                   : upper   ? total / 2
-                            : total - total / 2; /* what is asked for beyond the full extent is at the end */
+                            : total - total / 2; /* elements beyond the full extent are added at the end */
     }
     w->out[d] = ex_addi(n->m, full, -total);
     int64_t extent;
@@ -313,8 +315,8 @@ bool import_conv_transpose(ImportNode *n) {
 
 /* ---- columns back to an image */
 
-/* Every column [channels * taps] is laid over the image where its window was, and what overlaps is summed: a transposed
- * convolution whose weights pass on tap k of the column to element k of the window. */
+/* Places every column [channels * taps] over the image where its window was and sums overlaps: a transposed
+ * convolution whose weights pass tap k of the column to element k of the window. */
 bool import_col_to_image(ImportNode *n) {
   const Type *t = input_type(n, 0);
   ImportKnown image, block;
@@ -322,8 +324,8 @@ bool import_col_to_image(ImportNode *n) {
   if (!input_shape(n, 1, "the image's shape", &image) || !input_shape(n, 2, "the window's shape", &block)) return false;
   OnnxWindow w = {.dims = image.n};
   if (t->rank != 3 || w.dims < 1 || w.dims > MAX_WINDOWED || block.n != w.dims || !known_constants(&block, w.kernel))
-    return node_error(n, "columns %s of windows of %d dimensions in an image of %d", import_type_string(n->m, t),
-                      block.n, image.n);
+    return node_error(n, "columns %s of windows of %d dimensions do not fit an image of %d",
+                      import_type_string(n->m, t), block.n, image.n);
   for (int d = 0; d < w.dims; d++) w.stride[d] = w.dilation[d] = 1, w.out[d] = image.items[d];
   if (!node_ints_into(n, "strides", w.dims, 1, w.stride) || !node_ints_into(n, "dilations", w.dims, 1, w.dilation) ||
       !node_ints_into(n, "pads", 2 * w.dims, 0, pads) || !check_kernel(n, &w, w.kernel))
@@ -373,14 +375,14 @@ static Val pooled(ImportNode *n, Val x, const OnnxWindow *w, Reduction how) {
                                   .type = type_get(n->m, t->dtype, t->rank, dims)});
 }
 
-/* Element number k[d] of all windows in every dimension: [n, c, out...] of x padded to hold them. */
+/* Element k[d] of all windows in every dimension: [n, c, out...] of x, which is padded to hold them. */
 static Val window_element(ImportNode *n, const OnnxWindow *w, Val padded, const int64_t *k) {
   for (int d = 0; d < w->dims && padded; d++)
     padded = build_slice(n->b, padded, 2 + d, ex_const(n->m, k[d] * w->dilation[d]), w->out[d], w->stride[d]);
   return padded;
 }
 
-/* Where that element lies: its place in the image, i64 [1, 1, out...], and whether it is inside. */
+/* The position of that element: its index in the image, i64 [1, 1, out...], and whether it is inside. */
 static Val window_place(ImportNode *n, const OnnxWindow *w, const int64_t *k, bool column_major, Val *inside) {
   Val at = 0;
   *inside = 0;
@@ -397,7 +399,7 @@ static Val window_place(ImportNode *n, const OnnxWindow *w, const int64_t *k, bo
   return at;
 }
 
-/* Where x is above the best so far: NaN is above all numbers, and the first NaN stays the best. */
+/* True where x exceeds the best so far: NaN exceeds all numbers, and the first NaN stays the best. */
 static Val is_above(ImportNode *n, Val x, Val best) {
   Val above = binary(n, OP_gt, x, best);
   if (!above || !dtype_is_float(type_of(n->b->f, x)->dtype)) return above;
@@ -405,16 +407,16 @@ static Val is_above(ImportNode *n, Val x, Val best) {
   return binary(n, OP_or, above, binary(n, OP_and, build_unary(n->b, OP_isnan, x), other));
 }
 
-/* The place of each window's first largest element in the whole tensor as stored: the windows' elements are gone
- * through one by one. */
+/* The index of each window's first largest element in the whole tensor as stored; visits the elements of the windows
+ * one by one. */
 static Val largest_places(ImportNode *n, Val x, const OnnxWindow *w) {
   const Type *t = type_of(n->b->f, x);
   const Expr *low[MAX_RANK], *high[MAX_RANK], *dims[MAX_RANK], *image = ex_const(n->m, 1);
   bool column_major = node_int(n, "storage_order", 0) != 0;
   int64_t k[MAX_RANK] = {0};
   if (w->taps > MAX_COUNTED)
-    return node_error(n, "places of the largest of %" PRId64 " elements; apc compares at most %d", w->taps,
-                      MAX_COUNTED),
+    return node_error(n, "a window of %" PRId64 " elements for the index of the largest; apc compares at most %d",
+                      w->taps, MAX_COUNTED),
            0;
   for (int d = 0; d < t->rank; d++) {
     low[d] = ex_const(n->m, d < 2 ? 0 : w->low[d - 2]), high[d] = ex_const(n->m, d < 2 ? 0 : w->high[d - 2]);
@@ -450,15 +452,15 @@ bool import_max_pool(ImportNode *n) {
   return import_set_output(n, 0, pooled(n, x, &w, RED_MAX));
 }
 
-/* Every element back to its place in the tensor that the pool was taken of; the largest where several name one, 0 where
- * none does. */
+/* Writes every element to its index in the pooled tensor; the largest if several have the same index, 0 if none has
+ * it. */
 bool import_max_unpool(ImportNode *n) {
   const Type *t = input_type(n, 0);
   OnnxWindow w = {.dims = t->rank - 2};
   int64_t pads[2 * MAX_RANK] = {0};
   ImportKnown shape;
   if (w.dims < 1 || w.dims > MAX_WINDOWED || !has_attr(n, "kernel_shape"))
-    return node_error(n, "has no window for %s", import_type_string(n->m, t));
+    return node_error(n, "kernel_shape is missing or does not fit %s", import_type_string(n->m, t));
   for (int d = 0; d < w.dims; d++) w.stride[d] = w.dilation[d] = 1;
   if (!node_ints_into(n, "kernel_shape", w.dims, 1, w.kernel) || !node_ints_into(n, "strides", w.dims, 1, w.stride) ||
       !node_ints_into(n, "pads", 2 * w.dims, 0, pads))
@@ -484,7 +486,7 @@ bool import_max_unpool(ImportNode *n) {
   Val z = build_reshape(n->b, select3(n, y[1], y[0], splat_like(n, y[0], 0)), t->rank, dims);
   if (!z || !has_input(n, 2)) return import_set_output(n, 0, z);
   if (!input_shape(n, 2, "the shape", &shape)) return false;
-  if (shape.n != t->rank) return node_error(n, "a shape of %d dimensions", shape.n);
+  if (shape.n != t->rank) return node_error(n, "output_shape cannot have %d dimensions", shape.n);
   for (int d = 0; d < t->rank; d++) {
     low[d] = ex_const(n->m, 0), high[d] = ex_sub(n->m, shape.items[d], dims[d]);
     if (known_bounds(n->m, high[d]).low < 0)
@@ -495,8 +497,8 @@ bool import_max_unpool(ImportNode *n) {
                            build_op(n->b, &(OpSpec){.kind = OP_pad, .nin = 1, .in = &z, .nattrs = 3, .attrs = a}));
 }
 
-/* How many elements of dimension d every window covers, [out], as floats: those inside [0, in), and those of the
- * padding too when `padding` (what ceil mode adds never counts). */
+/* The number of elements of dimension d that every window covers, [out], as floats: those inside [0, in), and with
+ * `padding` also padding, but never elements that ceil mode added. */
 static Val covered(ImportNode *n, const OnnxWindow *w, int d, bool padding) {
   const Type *counts = type_get(n->m, DT_i64, 1, &w->out[d]), *scalar = type_of_ints(n->m, DT_i64, 0, NULL);
   Val start = binary_number(n, OP_sub, binary_number(n, OP_mul, build_iota(n->b, counts, 0), (double)w->stride[d]),

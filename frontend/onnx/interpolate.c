@@ -19,7 +19,7 @@ Val inside_extent(ImportNode *n, Val x, const Expr *extent) {
                 binary(n, OP_le, x, import_size_as(n, x, ex_addi(n->m, extent, -1))));
 }
 
-/* floor(x), the distance to it, and what is left to 1. */
+/* Computes floor(x), the distance to it (*ratio), and 1 minus that (*rest). */
 static Val split_place(ImportNode *n, Val x, Val *ratio, Val *rest) {
   Val low = x ? build_unary(n->b, OP_floor, x) : 0;
   *ratio = binary(n, OP_sub, x, low);

@@ -9,7 +9,7 @@
 #include "base/arena.h"
 
 typedef struct NameEntry {
-  const char *name; /* NULL: free */
+  const char *name; /* NULL if free */
   void *value;
 } NameEntry;
 
@@ -30,7 +30,7 @@ static inline void *name_find(const NameMap *map, const char *name) {
   return map->cap ? name_slot(map, name)->value : NULL;
 }
 
-/* Adds or replaces; `name` is kept by reference. */
+/* Adds or replaces an entry; `name` is kept by reference. */
 static inline void name_put(Arena *a, NameMap *map, const char *name, void *value) {
   if (2 * (map->n + 1) > map->cap) {
     NameMap old = *map;

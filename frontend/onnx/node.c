@@ -20,14 +20,14 @@ const char *import_type_string(Module *m, const Type *t) {
 
 /* ---- tensors of the file */
 
-/* Reads a small tensor of integers or bools into known elements. */
+/* Reads a small tensor of integers or bools as known elements. */
 static ImportKnown known_of_data(Module *m, const OnnxData *d, const uint8_t *bytes) {
   int64_t items[KNOWN_MAX];
   DTypeClass class = dtype_class(d->dtype);
   if (d->elements > KNOWN_MAX || class == DTC_F) return (ImportKnown){0};
   for (uint64_t i = 0; i < d->elements; i++) {
     items[i] = dtype_load_i(d->dtype, bytes + i * dtype_bytes(d->dtype));
-    if (items[i] < 0 && class == DTC_U) return (ImportKnown){0}; /* beyond an int64 */
+    if (items[i] < 0 && class == DTC_U) return (ImportKnown){0}; /* does not fit an int64 */
   }
   return known_ints(m, d->dtype, (int)d->rank, d->dims, items);
 }
@@ -74,7 +74,7 @@ static Val const_ints(ImportNode *n, const Type *type, int count, const int64_t 
 
 enum { CONST_FLOATS = 16, FOLD_BYTES = 1 << 20 };
 
-/* A weight: a param that refers to the bytes in their file. */
+/* Builds a weight: a param that refers to its bytes in the file. */
 static Val param_of_item(ImportNode *n, const ImportItem *item) {
   Module *m = n->m;
   OnnxBlob blob = onnx_file_blob(import_file(n->im), item->data.blob);
@@ -100,7 +100,7 @@ static Val param_of_item(ImportNode *n, const ImportItem *item) {
   return v;
 }
 
-/* Data that lies in no file (it was stored element by element) becomes a constant. */
+/* Builds a constant for data that was stored element by element, outside raw bytes. */
 static Val const_of_item(ImportNode *n, const ImportItem *item, const uint8_t *bytes) {
   const OnnxData *d = &item->data;
   if (d->bytes > FOLD_BYTES) {
@@ -192,8 +192,7 @@ ImportKnown input_known(ImportNode *n, size_t i) {
 
 bool node_sequence_error(ImportNode *n, const char *name) {
   return diag_error(n->b->diags, DIAG_onnx_node, n->b->loc,
-                    "\"%s\" is a sequence of tensors, which apc takes only where its tensors are known one by one",
-                    name);
+                    "\"%s\" is a sequence of tensors, which apc accepts only if its tensors are known at import", name);
 }
 
 Val item_value(ImportNode *n, ImportItem *item) {
@@ -313,7 +312,7 @@ static const Onnx__AttributeProto *find_attr(const ImportNode *n, const char *na
 
 bool has_attr(const ImportNode *n, const char *name) { return find_attr(n, name) != NULL; }
 
-/* The attribute when present and of that type; reports a wrong type. */
+/* The attribute if present and of that type; reports a wrong type. */
 static const Onnx__AttributeProto *typed_attr(ImportNode *n, const char *name,
                                               Onnx__AttributeProto__AttributeType type) {
   const Onnx__AttributeProto *a = find_attr(n, name);
@@ -349,7 +348,7 @@ bool node_ints_into(ImportNode *n, const char *name, int expected, int64_t least
   const int64_t *list = node_ints(n, name, &count);
   if (count >= 0 && count != expected) return node_error(n, "%s has %d entries, not %d", name, count, expected);
   for (int i = 0; i < count; i++) {
-    if (list[i] < least || list[i] > INT32_MAX) return node_error(n, "%s has the entry %" PRId64, name, list[i]);
+    if (list[i] < least || list[i] > INT32_MAX) return node_error(n, "%s cannot contain %" PRId64, name, list[i]);
     out[i] = list[i];
   }
   return true;

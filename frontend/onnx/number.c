@@ -1,9 +1,9 @@
 /* frontend/onnx/number.c - see number.h.
  *
- * Comparisons are decided by the bounds of a difference; where they leave it open, the answer is an expression that is
- * 0 or 1.  Float arithmetic is exact where the types would be: a numerator is assumed to stay below 2^24, as all
- * integers that f32 holds; a quotient by another number than a power of two may only be rounded to an integer or
- * compared, for which its own rounding makes no difference below 2^24 either.
+ * Comparisons are decided by the bounds of a difference; if these are not sufficient, the answer is an expression
+ * that is 0 or 1.  Float arithmetic is exact where that of the types is: a numerator is assumed to stay below 2^24,
+ * so that f32 holds it.  A quotient by a number that is not a power of two may only be rounded to an integer or
+ * compared; below 2^24 its own rounding then makes no difference.
  */
 #include "frontend/onnx/number.h"
 
@@ -34,7 +34,7 @@ Number import_number_of_double(Module *m, double v) {
 
 /* ---- truth */
 
-/* 1 where e, which is not below 0, is above it. */
+/* 1 if e, which is not negative, is above 0; else 0. */
 static const Expr *above_zero(Module *m, const Expr *e) {
   return known_bounds(m, e).high <= 1 ? e : ex_min(m, e, ex_const(m, 1));
 }
@@ -47,7 +47,7 @@ static const Expr *magnitude(Module *m, const Expr *e) {
   const Expr *negative = ex_muli(m, e, -1);
   return b.low >= 0    ? e
          : b.high <= 0 ? negative
-                       : not_below_zero(m, ex_max(m, e, negative)); /* whose bound would not be found */
+                       : not_below_zero(m, ex_max(m, e, negative)); /* its bound would not be found otherwise */
 }
 
 static Number opposite(Module *m, const Expr *truth) { return whole(ex_sub(m, ex_const(m, 1), truth)); }
@@ -74,7 +74,7 @@ static Number compare(Module *m, OpKind kind, const Expr *x, const Expr *y) {
   }
 }
 
-/* What one operand alone decides. */
+/* Results that one operand alone decides. */
 static Number absorbed(Module *m, OpKind kind, DType t, Number x, Number y) {
   bool zero = is_constant(x, 0) || is_constant(y, 0), one = is_constant(x, 1) || is_constant(y, 1);
   if (kind == OP_and && zero) return constant(m, 0);
@@ -99,8 +99,8 @@ static Number logic(Module *m, OpKind kind, Number x, Number y) {
 
 /* ---- integers */
 
-/* Truncating division and remainder equal the flooring ones where nothing is negative: (h - 1) / 4 takes h to be at
- * least 1. */
+/* True if truncating and flooring division agree because nothing is negative: (h - 1) / 4 assumes that h is at least
+ * 1. */
 static bool divides_plainly(Module *m, const Expr *x, const Expr *y) {
   assume_extent(m, x);
   return known_bounds(m, x).low >= 0 && known_need(m, y, 1);
@@ -122,7 +122,7 @@ static Number integers(Module *m, OpKind kind, const Expr *x, const Expr *y) {
   }
 }
 
-/* Integers and numerators alike. */
+/* For integers and numerators. */
 static Number unary(Module *m, OpKind kind, Number x) {
   const Expr *zero = ex_const(m, 0), *e = x.numerator;
   switch (kind) {
@@ -135,14 +135,14 @@ static Number unary(Module *m, OpKind kind, Number x) {
   }
 }
 
-/* Values of 64 bits only: wrapping of narrower types is not modelled. */
+/* True if the value fits type t.  Wrapping is not modelled: sizes are accepted only for types of 32 bits or more. */
 static bool fits(Module *m, DType t, const Expr *e) {
   Bounds b = known_bounds(m, e);
   if (dtype_class(t) == DTC_B) return true;
   int bits = (int)dtype_bytes(t) * 8;
   if (bits == 64) return dtype_class(t) == DTC_I || b.low >= 0;
   int64_t span = (int64_t)1 << (dtype_class(t) == DTC_I ? bits - 1 : bits);
-  if (e->kind != EX_CONST) return bits >= 32; /* sizes are assumed below 2^31, as the exporter did */
+  if (e->kind != EX_CONST) return bits >= 32; /* sizes are assumed to be below 2^31, as by the exporter */
   return b.high < span && b.low >= (dtype_class(t) == DTC_I ? -span : 0);
 }
 
@@ -215,7 +215,7 @@ static Number cast(Module *m, DType from, DType to, Number x) {
 
 /* ---- all of them */
 
-/* y + condition * (x - y) where the condition is left open. */
+/* y + condition * (x - y) if the condition is undecided. */
 static Number chosen(Module *m, Number condition, Number x, Number y) {
   int64_t c;
   if (get_constant(condition, &c)) return c ? x : y;

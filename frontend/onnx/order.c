@@ -1,11 +1,11 @@
-/* frontend/onnx/order.c - the order in which the nodes of a graph are imported, and which are needed.
+/* frontend/onnx/order.c - orders the nodes of a graph for the import, and finds the needed ones.
  *
- * The specification asks for nodes in an order of definitions before uses; not every writer keeps to it.  A node with
- * graphs in it (Loop, Scan, If) depends on all these read from outside.
+ * The specification requires definitions before uses; not every writer complies.  A node with inner graphs (Loop,
+ * Scan, If) depends on everything that these read from outside.
  */
 #include "frontend/onnx/import_graph.h"
 
-/* ---- what graphs inside nodes read */
+/* ---- names that inner graphs read */
 
 typedef struct Bound {
   const struct Bound *outer;
@@ -61,7 +61,7 @@ static OnnxReads reads_of(Arena *a, const Onnx__NodeProto *node) {
 
 typedef enum Mark { UNSEEN, OPEN, DONE } Mark;
 
-/* Depth first over what node `root` reads, without recursion: models have chains of many thousand nodes. */
+/* Visits depth-first the nodes that node `root` needs, without recursion: models have chains of many thousand nodes. */
 static bool visit(Import *im, int root, Mark *mark, int *stack, size_t *next) {
   ImportGraph *g = im->g;
   size_t depth = 0;
@@ -107,7 +107,7 @@ bool import_graph_order(Import *im) {
   return ok;
 }
 
-/* ---- what is needed */
+/* ---- needed nodes */
 
 bool import_graph_mark_live(Import *im, const bool *wanted) {
   ImportGraph *g = im->g;

@@ -1,5 +1,5 @@
-/* frontend/onnx/origin.c - where a value comes from, for the message that refuses it as a size: the nodes between it
- * and the input of the graph, the round of a loop, or the node whose result is no expression of dimensions. */
+/* frontend/onnx/origin.c - the origin of a value, for the message that refuses it as a size: the nodes between it
+ * and the input of the graph, the round of a loop, or the node whose result is not an expression of dimensions. */
 #include <inttypes.h>
 #include <string.h>
 
@@ -8,11 +8,11 @@
 enum { SHOWN = 5 }; /* nodes at either end of a long chain */
 
 typedef struct Chain {
-  const char **items; /* node paths, from the value to its origin */
+  const char **items; /* names of nodes, from the value to its origin */
   size_t n, cap;
 } Chain;
 
-/* The type of the node with that path, in the graphs that can be seen from here; NULL. */
+/* The type of the node with that path, in this graph or an outer one; NULL if none. */
 static const char *node_type(const Import *im, const char *name) {
   for (const ImportGraph *g = im->g; g; g = g->outer)
     for (size_t i = 0; i < g->nodes.n; i++)
@@ -20,7 +20,7 @@ static const char *node_type(const Import *im, const char *name) {
   return NULL;
 }
 
-/* Follows the operands that are missing; the operation at the end. */
+/* Follows operands that are not known; returns the operation at the end. */
 static const Op *follow(ImportNode *n, Val v, Chain *chain) {
   const Func *f = n->b->f;
   for (;;) {
@@ -82,7 +82,7 @@ bool input_refused(ImportNode *n, size_t i, const char *what) {
   const ImportFact *f = input_fact(n, i);
   FactKind missing = f->kind == FACT_SIZES ? f->missing : f->kind;
   const char *why = missing == FACT_DATA    ? "is computed from data"
-                    : missing == FACT_OPEN  ? "is computed from dimensions, but is no expression of them"
+                    : missing == FACT_OPEN  ? "is computed from dimensions, but is not an expression of them"
                     : missing == FACT_LARGE ? "is computed from more constants than apc evaluates"
                     : f->kind == FACT_SIZES ? "depends on a symbolic dimension"
                                             : NULL;

@@ -1,9 +1,9 @@
 /* frontend/onnx/replace.c - see replace.h.
  *
- * The file is opened as for importing, which checks it and finds the bytes of every tensor; then the whole message is
- * decoded once more, this time with the tensors' bytes, changed and encoded.  Fields that the schema does not know are
- * kept by protobuf-c.  Not done: more than 2 GiB, which one message cannot hold; tensors inside of nodes that lie in
- * other files.
+ * The file is opened as for an import, which checks it and locates the bytes of every tensor.  Then the whole
+ * message is decoded again, this time with the tensors' bytes, changed and encoded. protobuf-c keeps fields that the
+ * schema does not know.  Not done: more than 2 GiB, which one message cannot hold; tensors inside nodes whose data
+ * is in other files.
  */
 #include "frontend/onnx/replace.h"
 
@@ -25,7 +25,7 @@ static void release(void *arena, void *p) { (void)arena, (void)p; }
 
 static Loc place(const Replacing *r, const char *node) { return (Loc){.file = onnx_file_path(r->file), .node = node}; }
 
-/* Nothing but the raw bytes is left of how the data were stored. */
+/* Stores the raw bytes and removes all other forms of the data. */
 static void set_bytes(Onnx__TensorProto *t, const void *data, size_t bytes) {
   t->n_float_data = t->n_double_data = t->n_int32_data = t->n_int64_data = t->n_uint64_data = t->n_string_data = 0;
   t->n_external_data = 0, t->has_data_location = false;
@@ -37,12 +37,12 @@ static bool is_external(const Onnx__TensorProto *t) {
   return t->has_data_location && t->data_location == ONNX__TENSOR_PROTO__DATA_LOCATION__EXTERNAL;
 }
 
-/* `known`: the same initializer in the file that tells where its bytes lie. */
+/* `known`: the same initializer in the file that locates its bytes. */
 static bool replace(const Replacing *r, const Onnx__TensorProto *known, Onnx__TensorProto *t) {
   OnnxData old;
   Tensor new = {0};
   DType dtype;
-  if (!onnx_dtype(t->data_type, &dtype)) return true; /* of a type that no weight of apc's has */
+  if (!onnx_dtype(t->data_type, &dtype)) return true; /* apc has no weights of this type */
   if (!onnx_file_data(r->file, r->diags, known, &old) ||
       !r->how->replacement(r->how->context, onnx_text(t->name), &old, &new))
     return false;
@@ -61,18 +61,19 @@ static bool nodes_inside(const Replacing *r, const Onnx__GraphProto *g) {
   return ok;
 }
 
-/* No tensor of a node lies in another file; in graphs inside of nodes, no initializer either. */
+/* Checks that no tensor of a node has its data in another file; in inner graphs, no initializer either. */
 static bool attribute_inside(const Replacing *r, const char *node, const Onnx__AttributeProto *a) {
   bool ok = !a->t || !is_external(a->t);
   for (size_t i = 0; i < a->n_tensors; i++) ok = ok && !is_external(a->tensors[i]);
   for (size_t i = 0; a->g && i < a->g->n_initializer; i++) ok = ok && !is_external(a->g->initializer[i]);
   if (!ok)
-    return diag_error(r->diags, DIAG_onnx_export, place(r, node),
-                      "a tensor of this node lies in another file, and is no initializer of the model");
+    return diag_error(
+        r->diags, DIAG_onnx_export, place(r, node),
+        "the data of a tensor of this node is in another file, and it is not an initializer of the model");
   return !a->g || nodes_inside(r, a->g);
 }
 
-/* ---- weights that the file has not by itself */
+/* ---- weights that the file does not store separately */
 
 static bool has_initializer(const Onnx__GraphProto *g, const char *name) {
   for (size_t i = 0; i < g->n_initializer; i++)
@@ -106,7 +107,7 @@ static void set_input(Arena *a, Onnx__NodeProto *node, size_t operand, const cha
   node->input = input, node->n_input = n;
 }
 
-/* Nodes whose result is an initializer by now. */
+/* Removes nodes whose result has become an initializer. */
 static void drop_named(Onnx__GraphProto *g) {
   size_t n = 0;
   for (size_t i = 0; i < g->n_node; i++) {
@@ -128,10 +129,11 @@ static bool is_expanded(const Onnx__ModelProto *model) {
 static bool add_all(const Replacing *r, Onnx__ModelProto *model) {
   const TrainingReads *reads = r->how->reads;
   Onnx__GraphProto *g = model->graph;
-  if (reads->n && is_expanded(model)) /* nodes are numbered as they are with functions expanded */
-    return diag_error(r->diags, DIAG_onnx_export, place(r, NULL),
-                      "the file of weights has weights that the model's file has only once for several nodes, which is "
-                      "not built yet for models with functions or operators of ONNX Runtime");
+  if (reads->n && is_expanded(model)) /* node numbers are those with functions expanded */
+    return diag_error(
+        r->diags, DIAG_onnx_export, place(r, NULL),
+        "the file of weights has separate weights where the model's file has one for several nodes, which is "
+        "not built yet for models with functions or operators of ONNX Runtime");
   for (size_t i = 0; i < reads->n; i++) {
     const TrainingRead *read = &reads->items[i];
     if (!has_initializer(g, read->name) && !add_initializer(r, g, read->name)) return false;

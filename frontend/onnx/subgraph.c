@@ -1,8 +1,8 @@
-/* frontend/onnx/subgraph.c - imports the graph inside a node (the body of a Loop, Scan or If) into the function being
- * built. */
+/* frontend/onnx/subgraph.c - imports the graph inside a node (the body of a Loop, Scan or If) into the function
+ * being built. */
 #include "frontend/onnx/import_graph.h"
 
-/* Nodes, initializers and names as of the model's graph; see onnx_import. */
+/* Imports initializers, names and nodes like those of the model's graph; see onnx_import. */
 static bool import_contents(Import *im, const char *prefix, const bool *wanted) {
   import_value_infos(im);
   if (!import_initializers(im)) return false;
@@ -17,7 +17,7 @@ static bool find_outputs(Import *im, const bool *wanted, ImportItem **out) {
   for (size_t i = 0; i < p->n_output; i++) {
     if (wanted && !wanted[i]) continue;
     out[i] = import_find(im, onnx_text(p->output[i]->name));
-    if (!out[i]->type) return false; /* its producer failed and was reported */
+    if (!out[i]->type) return false; /* its producer failed and reported it */
   }
   return true;
 }
@@ -34,7 +34,7 @@ bool import_subgraph(ImportNode *n, const Onnx__GraphProto *proto, ImportItem *c
   for (size_t i = 0; i < proto->n_input; i++) {
     ImportItem *item = ARENA_NEW(im->m->arena, ImportItem);
     *item = *in[i];
-    item->producer = -1; /* no node of this graph */
+    item->producer = -1; /* not defined by a node of this graph */
     import_rename(im, onnx_text(proto->input[i]->name), item);
   }
   bool ok = import_contents(im, n->name, wanted) && find_outputs(im, wanted, out) && im->d->errors == errors;

@@ -11,11 +11,11 @@ enum { VARINT = 0, FIXED64 = 1, LENGTH = 2, FIXED32 = 5 };
 
 #define LENGTH_BYTES 5 /* lengths of rewritten messages are padded varints: patched, never moved */
 
-/* One message on the way down; the chain spells the path in messages. */
+/* One message on the path from the outermost one; the chain gives the path in error messages. */
 typedef struct Frame {
   const struct Frame *up;
-  const ProtobufCFieldDescriptor *field; /* NULL at the top */
-  uint32_t index;                        /* which one, of a repeated field */
+  const ProtobufCFieldDescriptor *field; /* NULL for the outermost message */
+  uint32_t index;                        /* the index in a repeated field */
   int depth;
 } Frame;
 
@@ -43,8 +43,8 @@ static bool bad(const Walk *w, const Frame *frame, uint64_t at, const char *what
                     path.n ? text_str(&path) : "the outermost message", what);
 }
 
-/* A field of the file itself is longer than what is left of the file; `ends`: where it would end, 0 where that is not
- * known. */
+/* Reports a field of the file itself that is longer than the rest of the file; `ends`: where it would end, 0 if
+ * unknown. */
 static bool truncated(const Walk *w, uint64_t size, uint64_t ends) {
   Loc loc = {.file = w->file};
   if (!ends)
@@ -56,7 +56,7 @@ static bool truncated(const Walk *w, uint64_t size, uint64_t ends) {
                     (unsigned long long)ends);
 }
 
-/* Reads a varint at *at; false when it does not end before `end` or within `most` bytes. */
+/* Reads a varint at *at; false if it does not end before `end` or within `most` bytes. */
 static bool read_varint(const Walk *w, uint64_t *at, uint64_t end, unsigned most, uint64_t *value) {
   *value = 0;
   for (unsigned i = 0; i < most && *at < end; i++) {
@@ -77,7 +77,7 @@ static bool emit(const Walk *w, const Frame *frame, const void *bytes, uint64_t 
   return true;
 }
 
-/* Writes a field number with wire type LENGTH. */
+/* Writes a field key with wire type LENGTH. */
 static bool emit_key(const Walk *w, const Frame *frame, uint32_t number, uint64_t at) {
   uint8_t key[5];
   size_t n = 0;
@@ -116,12 +116,12 @@ static unsigned wire_type_of(ProtobufCType type) {
   return VARINT;
 }
 
-/* Numbers may be repeated one by one or packed. */
+/* True if the wire type fits; numbers may be repeated singly or packed. */
 static bool wire_type_fits(const ProtobufCFieldDescriptor *field, unsigned wire) {
   return wire == wire_type_of(field->type) || (wire == LENGTH && field->label == PROTOBUF_C_LABEL_REPEATED);
 }
 
-/* One field as found: its bytes are [start, end), for wire type LENGTH its contents [body, end). */
+/* A field as found: its bytes are [start, end); for wire type LENGTH its contents are [body, end). */
 typedef struct Field {
   uint64_t start, body, end;
   uint32_t number;
@@ -130,7 +130,7 @@ typedef struct Field {
 
 static bool read_field(const Walk *w, const Frame *frame, uint64_t at, uint64_t end, Field *f) {
   uint64_t key, length = 0;
-  bool whole = !frame->field; /* the file's own message, which ends with the file */
+  bool whole = !frame->field; /* the outermost message, which ends with the file */
   f->start = at;
   if (!read_varint(w, &at, end, 5, &key) || key > UINT32_MAX)
     return whole && at == end ? truncated(w, end, 0) : bad(w, frame, f->start, "not a field key");
@@ -186,7 +186,7 @@ static bool walk_child(const Walk *w, const ProtobufCFieldDescriptor *field, con
   return true;
 }
 
-/* FunctionProto.attribute_proto, where the installed schema has not got it. */
+/* FunctionProto.attribute_proto, if the installed schema lacks it. */
 static const ProtobufCFieldDescriptor function_defaults = {.name = "attribute_proto",
                                                            .id = 11,
                                                            .label = PROTOBUF_C_LABEL_REPEATED,
@@ -201,10 +201,10 @@ static const ProtobufCFieldDescriptor *field_of(const ProtobufCMessageDescriptor
 
 static bool walk(const Walk *w, const ProtobufCMessageDescriptor *message, uint64_t at, uint64_t end,
                  const Frame *frame) {
-  uint32_t seen[64] = {0}; /* occurrences per field, for the path */
+  uint32_t seen[64] = {0}; /* occurrences of each field, for the path */
   const bool is_tensor = message == &onnx__tensor_proto__descriptor;
   int cut = 0;          /* data fields of this tensor */
-  uint64_t copied = at; /* everything before is in the output */
+  uint64_t copied = at; /* all bytes before it are in the output */
   while (at < end) {
     Field f = {0};
     if (!read_field(w, frame, at, end, &f)) return false;

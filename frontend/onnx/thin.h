@@ -1,14 +1,14 @@
-/* frontend/onnx/thin.h - the pre-pass over an ONNX file that leaves out tensor bytes.
+/* frontend/onnx/thin.h - a pre-pass over an ONNX file that removes tensor bytes.
  *
- * In: a protobuf message as it lies in a mapped file, and its descriptor.  Out: the same message, but each
- * TensorProto.raw_data, wherever a tensor occurs, holds the index (8 bytes, host order) of an entry of a table of
- * ranges of the file.  Packed float_data and double_data lie in the file just as raw data would and are treated alike;
- * the entry says which field it was.  The walk is guided by the descriptors that protoc-c generated, so new places for
- * tensors need no code here, and fields unknown to them are copied; but for a function's defaults of attributes, which
- * are younger than some installed schemas and have tensors in them.
+ * In: a protobuf message in a mapped file, and its descriptor.  Out: the same message, except that each
+ * TensorProto.raw_data, wherever a tensor occurs, holds the index (8 bytes, host order) of an entry in a table of
+ * ranges of the file.  Packed float_data and double_data are stored in the file like raw data and treated alike; the
+ * entry says which field it was.  The descriptors that protoc-c generated guide the walk, so new fields with tensors
+ * need no code here, and unknown fields are copied.  The exception is a function's defaults of attributes, which
+ * contain tensors and which some installed schemas lack.
  *
- * The wire format is checked on the way, with the place named: lengths, wire types, field numbers,
- * nesting.  What protobuf-c sees after this is well-formed and not nested deeper than ONNX_MAX_DEPTH
+ * The pre-pass also checks the wire format and reports where it is wrong: lengths, wire types, field numbers,
+ * nesting.  The message that protobuf-c receives is well-formed and not nested deeper than ONNX_MAX_DEPTH
  * (protobuf-c itself recurses without bound).
  */
 #ifndef APC_FRONTEND_ONNX_THIN_H
@@ -42,7 +42,7 @@ typedef struct OnnxThin {
   size_t n, cap;
 } OnnxThin;
 
-/* False after a diagnostic located at `file`. */
+/* Copies the message without tensor bytes; false after a diagnostic located at `file`. */
 bool onnx_thin(Diags *d, const char *file, const ProtobufCMessageDescriptor *message, const uint8_t *bytes, uint64_t n,
                Arena *arena, OnnxRanges *ranges, Arena *scratch, OnnxThin *out);
 

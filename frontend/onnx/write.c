@@ -21,7 +21,7 @@ int32_t onnx_type_of(DType t) {
   die("onnx: element type %s has no number", dtype_name(t));
 }
 
-/* protobuf-c messages have no const. */
+/* Copies a string; protobuf-c messages have no const. */
 static char *text(OnnxWriter *w, const char *s) { return arena_strdup(w->arena, s); }
 
 /* ---- nodes */
@@ -112,7 +112,7 @@ const char *onnx_write_vector(OnnxWriter *w, int n, const int64_t *v) {
 }
 
 const char *onnx_write_scalar(OnnxWriter *w, DType t, double f, int64_t i, bool one_element) {
-  int64_t dims[1] = {1}, *data = ARENA_NEW(w->arena, int64_t); /* room for any element */
+  int64_t dims[1] = {1}, *data = ARENA_NEW(w->arena, int64_t); /* space for any element */
   if (dtype_is_float(t)) dtype_store_f(t, data, f);
   else dtype_store_i(t, data, i);
   return onnx_write_tensor(w, "number", t, one_element, dims, data, dtype_bytes(t));

@@ -1,7 +1,7 @@
-/* frontend/onnx/write.h - building the protobuf message of an ONNX model, node by node.
+/* frontend/onnx/write.h - builds the protobuf message of an ONNX model, node by node.
  *
- * Operator set 17, IR version 8: what most tools read.  Everything lives in the arena of the diagnostics; the message
- * is packed at once, so a model is limited to the 2 GiB of protobuf.
+ * It has operator set 17 and IR version 8, which most tools read.  Everything lives in the arena of the diagnostics.
+ * The message is packed at once, so a model is limited to the 2 GiB of protobuf.
  */
 #ifndef APC_FRONTEND_ONNX_WRITE_H
 #define APC_FRONTEND_ONNX_WRITE_H
@@ -34,24 +34,25 @@ typedef struct OnnxWriter {
   OnnxInfoList inputs, outputs;
 } OnnxWriter;
 
+/* Makes an empty model. */
 OnnxWriter *onnx_writer_new(Module *m, Diags *d);
 
 /* The number of an element type in TensorProto.DataType. */
 int32_t onnx_type_of(DType t);
 
-/* Adds a node with one result; returns its name: `wanted`, or that with a number. */
+/* Adds a node with one result and returns its name: `wanted`, or that with a number if it is taken. */
 const char *onnx_write_node(OnnxWriter *w, const char *type, const char *wanted, int nin, const char *const *in,
                             int nattrs, Onnx__AttributeProto *const *attrs);
-/* The same with a result whose name is taken already. */
+/* The same with a result whose name is reserved already. */
 void onnx_write_result(OnnxWriter *w, const char *type, const char *result, int nin, const char *const *in, int nattrs,
                        Onnx__AttributeProto *const *attrs);
 
-/* With several results whose names are taken already. */
+/* The same with several results whose names are reserved already. */
 void onnx_write_results(OnnxWriter *w, const char *type, int nout, const char *const *results, int nin,
                         const char *const *in, int nattrs, Onnx__AttributeProto *const *attrs);
 
-/* A graph inside a node: between begin and end nodes, inputs and outputs belong to it.  Initializers stay with the
- * model's graph. */
+/* A graph inside a node: nodes, inputs and outputs that are added between begin and end belong to it.  Initializers
+ * stay in the model's graph. */
 typedef struct OnnxAround {
   OnnxNodeList nodes;
   OnnxInfoList inputs, outputs;
@@ -59,21 +60,22 @@ typedef struct OnnxAround {
 OnnxAround onnx_write_begin(OnnxWriter *w);
 Onnx__AttributeProto *onnx_write_end(OnnxWriter *w, OnnxAround around, const char *attr, const char *graph);
 
+/* Make an attribute with an integer, a list of integers, or a string. */
 Onnx__AttributeProto *onnx_write_int(OnnxWriter *w, const char *name, int64_t v);
 Onnx__AttributeProto *onnx_write_ints(OnnxWriter *w, const char *name, int n, const int64_t *v);
 Onnx__AttributeProto *onnx_write_string(OnnxWriter *w, const char *name, const char *v);
 
-/* An initializer; `data` (row-major) is kept by reference.  Returns its name. */
+/* Adds an initializer and returns its name; `data` (row-major) is kept by reference. */
 const char *onnx_write_tensor(OnnxWriter *w, const char *wanted, DType t, int rank, const int64_t *dims,
                               const void *data, size_t bytes);
 const char *onnx_write_vector(OnnxWriter *w, int n, const int64_t *v);                        /* i64[n] */
 const char *onnx_write_scalar(OnnxWriter *w, DType t, double f, int64_t i, bool one_element); /* t[], or t[1] */
 
-/* Declares an input or output; the name is taken already. */
+/* Declares an input or output whose name is reserved already. */
 void onnx_write_input(OnnxWriter *w, const char *name, const Type *t);
 void onnx_write_output(OnnxWriter *w, const char *name, const Type *t);
 
-/* The whole model as bytes. */
+/* Packs the whole model; *bytes is its size. */
 uint8_t *onnx_writer_pack(OnnxWriter *w, const char *graph, const char *producer, const char *version, size_t *bytes);
 
 #endif

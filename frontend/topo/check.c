@@ -1,8 +1,8 @@
-/* frontend/topo/check.c - holds parsed blocks to the table topo.def: known statements, their values, how often they
- * occur.
+/* frontend/topo/check.c - checks parsed blocks against the table topo.def: known statements, their values, how often
+ * they occur.
  *
- * A pattern's capital words are slots: a dimension of topo.def (a number with a unit of it, above 0; times may be 0),
- * COUNT (a whole number from 1), NUMBER (from 0), SHARE (above 0, at most 2), NAME (a word), TYPE (a word of
+ * A pattern's capital words are slots: a dimension of topo.def (a number with one of its units, above 0; times may
+ * be 0), COUNT (an integer from 1), NUMBER (from 0), SHARE (above 0, at most 2), NAME (a word), TYPE (a word of
  * ir/compute.def), TERMS (one of ir/price.def), STRING, DATE, TILE.
  */
 #include <math.h>
@@ -167,7 +167,7 @@ static bool type_fits(const Match *m, const TopoValue *v) {
   return false;
 }
 
-/* A day of the calendar, but for months that are shorter. */
+/* True for days of the calendar; months are not checked for having fewer than 31 days. */
 static bool date_fits(const Match *m, const TopoValue *v) {
   int month = 0, day = 0;
   if (v->kind != TV_DATE || sscanf(v->text, "%*d-%d-%d", &month, &day) != 2 || month < 1 || month > 12 || day < 1 ||
@@ -194,7 +194,7 @@ static bool slot_fits(const Match *m, const char *slot) {
   return v->kind == kind || wanted(m, slot);
 }
 
-/* The next word of a pattern into `word`; NULL at its end. */
+/* Copies the next word of a pattern to `word`; NULL at its end. */
 static const char *next_word(const char *pattern, char word[16]) {
   size_t n;
   pattern += strspn(pattern, " ");
@@ -207,7 +207,7 @@ static const char *next_word(const char *pattern, char word[16]) {
 
 static bool is_slot(const char *word) { return word[0] >= 'A' && word[0] <= 'Z'; }
 
-/* Past an optional part whose first word is not there; its slots stay NULL. */
+/* Skips an optional part whose first word is absent; its slots stay NULL. */
 static const char *skip_optional(Match *m, const char *pattern) {
   char word[16];
   while ((pattern = next_word(pattern, word)) && strcmp(word, "]") != 0)
@@ -237,7 +237,7 @@ static bool match_pattern(Match *m, const char *pattern) {
     }
   }
   const TopoValue *v = current(m);
-  return !v || diag_error(m->d, DIAG_target_syntax, v->loc, "'%s' takes no more than this: unexpected '%s'", m->s->name,
+  return !v || diag_error(m->d, DIAG_target_syntax, v->loc, "'%s' takes no further values: unexpected '%s'", m->s->name,
                           v->text);
 }
 
@@ -260,7 +260,7 @@ static bool check_statement(Diags *d, const TopoBlock *b, TopoStatement *s) {
 
 /* ---- one block */
 
-/* What tells statements of one name apart; NULL: nothing, or it was left out. */
+/* The value that distinguishes statements of the same name; NULL if there is none or it was omitted. */
 static const TopoValue *key_of(const TopoStatement *s) {
   const Field *f = &fields[s->field];
   int slots = 0;
@@ -296,8 +296,8 @@ static bool check_needs(Diags *d, const TopoBlock *b) {
   for (int i = 0; i < FIELDS; i++)
     if ((fields[i].need == MUST || fields[i].need == SOME) && ((fields[i].blocks >> b->kind) & 1u) &&
         !topo_find(b, fields[i].name, NULL))
-      ok = diag_error(d, DIAG_target_syntax, b->loc, "%s '%s' says nothing about '%s': %s", kind_names[b->kind],
-                      b->name, fields[i].name, fields[i].brief);
+      ok = diag_error(d, DIAG_target_syntax, b->loc, "%s '%s' needs a statement '%s': %s", kind_names[b->kind], b->name,
+                      fields[i].name, fields[i].brief);
   return ok;
 }
 

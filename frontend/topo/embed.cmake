@@ -1,4 +1,4 @@
-# Writes OUT, a C file with the text of every target file: cmake -DOUT=... -DDIR=... -P embed_targets.cmake
+# cmake -DOUT=FILE.c -DDIR=DIR -P embed.cmake: writes the text of every target file in DIR as C strings.
 file(GLOB files ${DIR}/*.topo)
 list(SORT files)
 set(names "")

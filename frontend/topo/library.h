@@ -1,7 +1,6 @@
-/* frontend/topo/library.h - where the names of a target file are looked up: in the file itself, then in the built-in
- * ones.
+/* frontend/topo/library.h - looks up the names of a target file: in the file itself, then in the built-in ones.
  *
- * The built-in files (targets/, part of the binary) are parsed when a name is looked up that occurs in their text.
+ * A built-in file (targets/, part of the binary) is parsed on the first look-up of a name that occurs in its text.
  */
 #ifndef APC_FRONTEND_TOPO_LIBRARY_H
 #define APC_FRONTEND_TOPO_LIBRARY_H
@@ -10,18 +9,19 @@
 
 typedef struct TopoLibrary {
   Arena *arena;
-  const TopoFile *own; /* NULL: none */
+  const TopoFile *own; /* NULL if none */
   TopoFile *builtin;
   bool *parsed;
   int nbuiltin;
 } TopoLibrary;
 
+/* Makes a library of the built-in files; set `own` to search a file before them. */
 TopoLibrary library_new(Arena *a);
 
-/* NULL when there is none. */
+/* Finds a block; NULL if there is none. */
 const TopoBlock *library_find(TopoLibrary *l, TopoKind kind, const char *name);
 
-/* Parses all that is built in, for lists and nearest names. */
+/* Parses all built-in files, for lists and nearest names. */
 void library_parse_all(TopoLibrary *l);
 
 #endif

@@ -12,7 +12,7 @@
 #include "frontend/topo/target_build.h"
 #include "frontend/topo/target_kinds.h"
 
-/* A target that was found: its machines, how many of their devices, and the name it got. */
+/* A target that was found: its machines, the number of devices, and its name. */
 typedef struct Found {
   TargetMachines machines;
   const char *name;
@@ -21,7 +21,7 @@ typedef struct Found {
 
 /* ---- blocks to parts */
 
-/* `ranks`: asked for beside the name; 0 takes what the block says. */
+/* Follows the names of a block.  `ranks` is the number given with the name; 0 takes that of the block. */
 static bool found(Diags *d, TopoLibrary *l, const TopoBlock *b, const char *name, int ranks, Found *out) {
   *out = (Found){.name = name, .ranks = ranks};
   if (b->kind == TOPO_target) {
@@ -45,8 +45,8 @@ static bool check_blocks(Diags *d, Arena *a, TopoLibrary *l, TopoKind kind) {
   return ok;
 }
 
-/* Every machine of a file must be sound, not only the one it ends with; what is wrong with one its targets do not
- * repeat. */
+/* Every machine of a file must be valid, not only the one it ends with; targets of the file do not repeat the faults
+ * of its machines. */
 static bool check_machines(Diags *d, Arena *a, TopoLibrary *l) {
   return check_blocks(d, a, l, TOPO_machine) && check_blocks(d, a, l, TOPO_target);
 }
@@ -76,7 +76,7 @@ static const TopoBlock *named(TopoLibrary *l, const char *name) {
   return b ? b : library_find(l, TOPO_machine, name);
 }
 
-/* Letters and digits only, small: "H100-SXM" and "h100 sxm" are alike. */
+/* Keeps only letters and digits, in lower case: "H100-SXM" and "h100 sxm" are equal. */
 static const char *plain(Arena *a, const char *s) {
   Text t = {.arena = a};
   for (; *s; s++)
@@ -93,7 +93,7 @@ static const char *device_in(Arena *a, const char *base) {
 
 static bool digit(char c) { return c >= '0' && c <= '9'; }
 
-/* Has the name the word, with whole numbers?  a10 is not in a100. */
+/* True if the name contains the word; numbers must match as a whole: a10 is not in a100. */
 static bool contains(Arena *a, const char *name, const char *word) {
   const char *all = plain(a, name);
   size_t n = strlen(word);
@@ -102,15 +102,15 @@ static bool contains(Arena *a, const char *name, const char *word) {
   return false;
 }
 
-/* The machine has the word in its name (pass 0), or in that of its part only (pass 1). */
+/* True if the machine has the word in its name (pass 0), or only in that of its part (pass 1). */
 static bool has_word(Arena *a, const TopoBlock *b, const char *word, int pass) {
   const Target *t = is_target(b) ? topo_target_find(diags_new(a), a, b->name) : NULL;
-  if (!t || t->device->shared_memory) return false; /* its ranks are no devices with names of their own */
+  if (!t || t->device->shared_memory) return false; /* its ranks are not devices with their own names */
   bool named = contains(a, b->name, word);
   return pass == 0 ? named : !named && t->part && contains(a, t->part, word);
 }
 
-/* A device was named where a machine is wanted. */
+/* Suggests machines for a device that was given as a target; true if there are any. */
 static bool suggest_machines(Diags *d, TopoLibrary *l, const char *word) {
   enum { MOST = 6 };
   Text list = {.arena = d->arena};
@@ -123,7 +123,9 @@ static bool suggest_machines(Diags *d, TopoLibrary *l, const char *word) {
         if (n++ == 0) first = b->name;
         if (n <= MOST) text_printf(&list, "%s%s", n > 1 ? ", " : "", b->name);
       }
-  if (n) diag_help(d, "a target is a machine; these have it: %s%s", text_str(&list), n > MOST ? ", ..." : "");
+  if (n)
+    diag_help(d, "a target is a machine, not a device; machines with it: %s%s", text_str(&list),
+              n > MOST ? ", ..." : "");
   if (n) diag_help(d, "%sxN takes N of its devices, as in --target %sx1", first, first);
   return n > 0;
 }
@@ -142,7 +144,7 @@ static bool unknown(Diags *d, TopoLibrary *l, const char *name, const char *base
   return false;
 }
 
-/* Cuts xDIGITS off; 0 when the name does not end so, -1 when the number is out of range. */
+/* Splits off xDIGITS; returns 0 if the name does not end so, -1 if the number is out of range. */
 static int split_count(Arena *a, const char *name, const char **base) {
   size_t n = strlen(name), digits = n;
   while (digits > 0 && name[digits - 1] >= '0' && name[digits - 1] <= '9') digits--;
@@ -162,7 +164,7 @@ static bool bad_count(Diags *d, const char *name) {
   return diag_error(d, DIAG_target_ranks, (Loc){0}, "%s: the number after x must be from 1 to 999999", name);
 }
 
-/* A file whose blocks come first. */
+/* Parses a file whose blocks take precedence over the built-in ones. */
 static bool read_first(Diags *d, Arena *a, const char *path, TopoLibrary *l) {
   TopoFile *own = ARENA_NEW(a, TopoFile);
   const char *text = file_read_text(d, a, path, NULL);
@@ -203,7 +205,7 @@ const Target *topo_target_parse(Diags *d, Arena *a, const char *file, const char
   return find_in_text(d, a, file, text, name, ranks, &f) ? topo_target_build(d, a, &f.machines, f.name, f.ranks) : NULL;
 }
 
-/* Each block once. */
+/* Prints each block once. */
 static void print_parts(Text *out, const TargetMachines *m) {
   const TopoBlock *printed[TARGET_MACHINES * TARGET_PARTS + 1];
   int n = 0;
@@ -237,7 +239,7 @@ const char *topo_target_text(Diags *d, Arena *a, const char *name, const char *f
   return text_str(&text);
 }
 
-/* A target of kinds, each changed. */
+/* Applies a change to every kind of a target of several kinds. */
 static const Target *with_each(Arena *a, const Target *t, const Target *(*change)(Arena *, const Target *, int),
                                int how) {
   const Target **kinds = ARENA_ARRAY(a, const Target *, t->nkinds);
@@ -271,7 +273,7 @@ static const Target *assuming(Arena *a, const Target *t, int trains) {
   Target *copy = ARENA_NEW(a, Target);
   *copy = *t;
   copy->assumes = true;
-  copy->hidden = trains ? fmin(t->kernels.overlap, 0.99) : 0; /* something is always seen of it */
+  copy->hidden = trains ? fmin(t->kernels.overlap, 0.99) : 0; /* some communication always remains visible */
   for (int i = 0; i < CT_COUNT && trains; i++)
     copy->kernels.sustained[i] = (isnan(t->kernels.sustained[i]) ? 1 : t->kernels.sustained[i]) * t->kernels.steady;
   if (!isnan(t->kernels.assumed)) copy->kernels.attention_half = t->kernels.assumed;

@@ -1,7 +1,6 @@
-/* frontend/topo/target_build.c - see target_build.h.  A cpu's figures (and its links) are those of the whole machine:
- * its ranks share them evenly, and when there are more ranks than cores every latency grows by that ratio.  Of a
- * machine with several cpus each is one rank.  Targets whose devices are not alike are put together in
- * target_kinds.c. */
+/* frontend/topo/target_build.c - see target_build.h.  The figures (and links) of a cpu are those of the whole
+ * machine: its ranks share them evenly, and with more ranks than cores every latency grows by that ratio.  In a
+ * machine with several cpus, each is one rank.  target_kinds.c builds targets with different kinds of devices. */
 #include "frontend/topo/target_build.h"
 
 #include <math.h>
@@ -49,7 +48,7 @@ enum { LINK_NAME, LINK_JOINS, LINK_RATE, LINK_PAIR, LINK_LATENCY, LINK_WITH };
 enum { PRICE_MONEY, PRICE_FROM, PRICE_DATE, PRICE_TERMS };
 enum { NET_NAME, NET_COUNT, NET_RATE, NET_LATENCY, NET_WITH };
 
-/* A block of a kind of device (ir/device.def), by its name. */
+/* Finds a device block (ir/device.def) by its name. */
 static const TopoBlock *find_device(TopoLibrary *l, const char *name) {
   const TopoBlock *b = NULL;
   for (int k = 0; k < DEVICE_KINDS && !b; k++) {
@@ -59,7 +58,7 @@ static const TopoBlock *find_device(TopoLibrary *l, const char *name) {
   return b;
 }
 
-/* Do ranks share the one device of a machine, its cores and memory? */
+/* True if ranks share the one device of a machine, its cores and memory. */
 static bool ranks_share(const TargetParts *p) {
   return p->ndevices == 1 && target_device_traits_find(topo_kind_name(p->devices[0]->kind))->shared_memory;
 }
@@ -70,11 +69,11 @@ static bool add_device(Diags *d, TopoLibrary *l, const TopoStatement *s, TargetP
   if (!device) device = refer(d, l, TOPO_gpu, name);
   if (!device) return false;
   if (out->ndevices && device->kind != out->devices[0]->kind)
-    return diag_error(d, DIAG_target_syntax, name->loc, "'%s' is a %s, '%s' a %s: the devices of a machine are of one",
-                      name->text, topo_kind_name(device->kind), out->devices[0]->name,
-                      topo_kind_name(out->devices[0]->kind));
+    return diag_error(d, DIAG_target_syntax, name->loc,
+                      "'%s' is a %s, '%s' a %s: all devices of a machine must be of one kind", name->text,
+                      topo_kind_name(device->kind), out->devices[0]->name, topo_kind_name(out->devices[0]->kind));
   for (int i = 0; i < out->ndevices; i++)
-    if (out->devices[i] == device) return true; /* further ones, in the order of ranks */
+    if (out->devices[i] == device) return true; /* further devices of this kind, in the order of ranks */
   if (out->ndevices == TARGET_DEVICES)
     return diag_error(d, DIAG_target_syntax, s->loc, "a machine has at most %d kinds of devices", TARGET_DEVICES);
   out->devices[out->ndevices++] = device;
@@ -112,14 +111,18 @@ bool topo_target_machines(Diags *d, TopoLibrary *l, const TopoBlock *target, Tar
     out->times[out->n] = s->slots[1] ? (int)s->slots[1]->number : 1;
   }
   if (out->n == 1 && devices && out->times[0] > 1)
-    return diag_error(d, DIAG_target_syntax, devices->loc, "either so many devices, or a machine so many times");
+    return diag_error(d, DIAG_target_syntax, devices->loc,
+                      "give either the number of devices or the number of machines, not both");
   if (out->n == 1)
     return !network ||
-           diag_error(d, DIAG_target_syntax, network->loc, "machines of one kind have the network of their block");
+           diag_error(
+               d, DIAG_target_syntax, network->loc,
+               "'network' is only for several kinds of machines; machines of one kind use that of their own block");
   if (devices)
-    return diag_error(d, DIAG_target_syntax, devices->loc, "a target of several machines has all of their devices");
+    return diag_error(d, DIAG_target_syntax, devices->loc,
+                      "a target of several kinds of machines always has all of their devices");
   if (!network)
-    return diag_error(d, DIAG_target_syntax, target->loc, "target '%s' does not say what network joins its machines",
+    return diag_error(d, DIAG_target_syntax, target->loc, "target '%s' needs a network that joins its machines",
                       target->name);
   const TopoValue *with = network->slots[NET_WITH];
   out->protocols = with ? refer(d, l, TOPO_protocols, with) : NULL;
@@ -146,7 +149,7 @@ static const char *word_of(const TopoBlock *b, const char *name, int slot) {
 
 static ComputeType type_of_slot(const TopoValue *v) {
   ComputeType c = CT_f32;
-  compute_find(v->text, &c); /* topo_check has seen to it */
+  compute_find(v->text, &c); /* topo_check has checked the name */
   return c;
 }
 
@@ -166,13 +169,14 @@ static bool read_kernels(Diags *d, const TopoBlock *b, KernelCosts *out) {
   for (const TopoStatement *s = NULL; (s = topo_find(b, "tile", s));) {
     const TopoValue *t = s->slots[0];
     if (out->ntiles == MAX_TILES) return diag_error(d, DIAG_target_syntax, s->loc, "more than %d tiles", MAX_TILES);
-    if (t->number < 1 || t->columns < 1) return diag_error(d, DIAG_target_syntax, t->loc, "a tile of no elements");
+    if (t->number < 1 || t->columns < 1)
+      return diag_error(d, DIAG_target_syntax, t->loc, "a tile needs at least one row and column");
     out->tiles[out->ntiles++] = (KernelTile){t->number, t->columns, s->slots[1]->number};
   }
   return true;
 }
 
-/* ---- what `apc calibrate` measures of a cpu */
+/* ---- figures of a cpu that `apc calibrate` measures */
 
 static bool no_such(Diags *d, const TopoValue *v, const char *what, Nearest near) {
   diag_error(d, DIAG_target_syntax, v->loc, "there is no %s '%s'", what, v->text);
@@ -204,7 +208,7 @@ static bool read_convolutions(Diags *d, const TopoBlock *b, double share, double
   return true;
 }
 
-/* Ascending, and each slower than the one before: what is larger is never faster.  How many; -1 after a diagnostic. */
+/* Reads caches in ascending order; a larger one is never faster.  Returns how many, -1 after a diagnostic. */
 static int read_caches(Diags *d, const TopoBlock *b, const char *word, double share, CpuCache *out) {
   int n = 0;
   for (const TopoStatement *s = NULL; (s = topo_find(b, word, s));) {
@@ -280,18 +284,18 @@ static bool read_device(Diags *d, const TopoBlock *b, double share, double slowe
   t->idle_power = figure(b, "power", 1, NAN);
   const TopoStatement *power = topo_find(b, "power", NULL);
   return !(t->idle_power > t->power) ||
-         diag_error(d, DIAG_target_syntax, power->loc, "'%s' takes more while it waits than at work", b->name);
+         diag_error(d, DIAG_target_syntax, power->loc, "'%s' draws more power when idle than at work", b->name);
 }
 
-/* A machine, with what joins it to others. */
+/* A machine with its network to others. */
 typedef struct MachineFigures {
   const TargetParts *parts;
   int devices;
-  const TopoStatement *network; /* NULL: not known */
-  const TopoBlock *protocols;   /* of the network; NULL: none */
+  const TopoStatement *network; /* NULL if unknown */
+  const TopoBlock *protocols;   /* of the network; NULL if none */
 } MachineFigures;
 
-/* The length of a name that ends in xRANKS without that; 0 for other names. */
+/* The length of a name that ends in xRANKS, without that ending; 0 for other names. */
 static int named_length(const Diags *d, const char *name, int ranks) {
   const char *end = arena_printf(d->arena, "x%d", ranks);
   size_t n = strlen(name), k = strlen(end);
@@ -304,15 +308,16 @@ static bool ranks_fit(Diags *d, const MachineFigures *x, const char *name, int r
   int per_machine = x->devices;
   if (shared)
     return ranks <= MAX_CPU_RANKS ||
-           diag_error(d, DIAG_target_ranks, (Loc){0}, "%s: a cpu serves at most %d ranks", name, MAX_CPU_RANKS);
+           diag_error(d, DIAG_target_ranks, (Loc){0}, "%s: a cpu target has at most %d ranks", name, MAX_CPU_RANKS);
   if (ranks <= per_machine) return true;
   if (!network)
     return diag_error(d, DIAG_target_ranks, (Loc){0},
-                      "%s: one %s has %d, and what joins several is not known (it has no network statement)", name,
-                      p->machine->name, per_machine);
+                      "%s: one %s has %d devices, and its network to others is not known (it has no network statement)",
+                      name, p->machine->name, per_machine);
   if (ranks % per_machine == 0) return true;
   diag_error(d, DIAG_target_ranks, (Loc){0},
-             "%s: %d are more than one machine of %d, and not a whole number of machines", name, ranks, per_machine);
+             "%s: %d devices are more than one machine of %d and not a whole number of machines", name, ranks,
+             per_machine);
   int below = ranks / per_machine * per_machine, n = named_length(d, name, ranks);
   if (n > 0) diag_help(d, "%.*sx%d and %.*sx%d are", n, name, below, n, name, below + per_machine);
   return false;
@@ -329,7 +334,7 @@ static bool read_links(Diags *d, const TargetParts *p, double share, double slow
     const TopoValue *const *v = s->slots;
     int joins = v[LINK_JOINS] && !shared ? (int)v[LINK_JOINS]->number : t->per_machine;
     if (joins > t->per_machine || (joins <= joined && t->per_machine > 1))
-      return diag_error(d, DIAG_target_syntax, s->loc, "links must join more and more of the %d devices",
+      return diag_error(d, DIAG_target_syntax, s->loc, "each link must join more of the %d devices than the one before",
                         t->per_machine);
     if (joined < t->ranks || t->ranks == 1) {
       TargetTier tier = {.name = v[LINK_NAME]->text,
@@ -361,7 +366,7 @@ static bool read_prices(Diags *d, const TopoBlock *machine, Target *t) {
   for (int i = 0; i < PRICE_KINDS; i++) t->prices[i] = (TargetPrice){.usd_per_hour = NAN};
   for (const TopoStatement *s = NULL; (s = topo_find(machine, "price", s));) {
     PriceKind kind = PRICE_on_demand;
-    if (s->slots[PRICE_TERMS]) price_find(s->slots[PRICE_TERMS]->text, &kind); /* topo_check has seen to it */
+    if (s->slots[PRICE_TERMS]) price_find(s->slots[PRICE_TERMS]->text, &kind); /* topo_check has checked it */
     if (t->prices[kind].terms)
       return diag_error(d, DIAG_target_syntax, s->loc, "'price as %s' is given twice", price_name(kind));
     t->prices[kind] = (TargetPrice){.usd_per_hour = s->slots[PRICE_MONEY]->number * t->ranks / t->per_machine,
@@ -371,7 +376,7 @@ static bool read_prices(Diags *d, const TopoBlock *machine, Target *t) {
   return true;
 }
 
-/* One device per cpu, or several that share nothing. */
+/* Checks that a machine has one device per cpu, or several devices that share nothing. */
 static bool check_devices(Diags *d, const TargetParts *p) {
   const TopoStatement *first = topo_find(p->machine, "devices", NULL), *hosts = topo_find(p->machine, "hosts", NULL);
   for (int i = 0; i < p->ndevices; i++)
@@ -387,7 +392,7 @@ static bool check_devices(Diags *d, const TargetParts *p) {
          diag_error(d, DIAG_target_syntax, hosts->loc, "more hosts than devices");
 }
 
-/* The file of `apc calibrate` that a block comes from; NULL: none does. */
+/* The `apc calibrate` file that a block comes from; NULL if none. */
 static const char *measured_in(const TargetParts *p) {
   for (int i = 0; i < p->n; i++)
     for (const TopoStatement *s = NULL; (s = topo_find(p->all[i], "source", s));)
@@ -395,7 +400,7 @@ static const char *measured_in(const TargetParts *p) {
   return NULL;
 }
 
-/* Ranks that all are devices of one kind. */
+/* Builds a target whose ranks are all devices of one kind. */
 static Target *build_kind(Diags *d, Arena *a, const MachineFigures *x, int device, const char *name, int ranks) {
   const TargetParts *p = x->parts;
   const TopoBlock *block = p->devices[device];
@@ -415,7 +420,7 @@ static Target *build_kind(Diags *d, Arena *a, const MachineFigures *x, int devic
   if (!read_device(d, block, share, slower, t)) return NULL;
   if (!(target_usable(t) > 0)) {
     const TopoStatement *reserve = topo_find(block, "reserve", NULL);
-    return diag_error(d, DIAG_target_syntax, reserve->loc, "%s: nothing is left of the memory of a rank", name), NULL;
+    return diag_error(d, DIAG_target_syntax, reserve->loc, "%s: 'reserve' leaves a rank no memory", name), NULL;
   }
   t->host_memory = figure(p->machine, "host-memory", 0, NAN);
   t->pcie = figure(p->machine, "pcie", 1, NAN);
@@ -428,9 +433,9 @@ static Target *build_kind(Diags *d, Arena *a, const MachineFigures *x, int devic
   return read_links(d, p, share, slower, t) && read_network(d, x, t) ? t : NULL;
 }
 
-/* ---- ranks that are not alike */
+/* ---- ranks of different kinds */
 
-/* The kinds of a target, and what each rank is. */
+/* The kinds of a target, and the kind of each rank. */
 typedef struct Kinds {
   Arena *arena;
   struct {
@@ -441,7 +446,7 @@ typedef struct Kinds {
   int ranks; /* so far */
 } Kinds;
 
-/* Which of the machine's kinds a statement names. */
+/* The index of the kind that a `devices` statement names. */
 static int device_of(const TargetParts *p, const TopoStatement *s) {
   int i = 0;
   while (strcmp(p->devices[i]->name, s->slots[1]->text) != 0) i++;
@@ -480,7 +485,8 @@ static MachineFigures figures_of(const TargetMachines *m, int i) {
   return x;
 }
 
-/* Those of a part of the ranks; what is not known of one is not known.  The terms are those of the first machine. */
+/* Adds the prices of a part of the ranks.  An unknown price makes the sum unknown.  The terms are those of the first
+ * machine. */
 static void add_prices(TargetPrice prices[PRICE_KINDS], const Target *t, double part) {
   for (int i = 0; i < PRICE_KINDS; i++) {
     const TargetPrice *p = &t->prices[i];
@@ -491,7 +497,7 @@ static void add_prices(TargetPrice prices[PRICE_KINDS], const Target *t, double 
   }
 }
 
-/* Several machines, joined by the target's own network. */
+/* Builds a target of several machines, joined by the target's own network. */
 static const Target *build_machines(Diags *d, Arena *a, const TargetMachines *m, const char *name, int ranks) {
   const int each = topo_machine_devices(m->parts[0].machine);
   const TopoStatement *s = topo_find(m->target, "machine", NULL);
@@ -502,11 +508,12 @@ static const Target *build_machines(Diags *d, Arena *a, const TargetMachines *m,
     int devices = topo_machine_devices(m->parts[i].machine);
     if (ranks_share(&m->parts[i]))
       return diag_error(d, DIAG_target_syntax, s->loc,
-                        "the ranks of '%s' share one cpu; ranks of several machines do not", m->parts[i].machine->name),
+                        "the ranks of '%s' share one cpu; it cannot be joined with other machines",
+                        m->parts[i].machine->name),
              NULL;
     if (devices != each)
       return diag_error(d, DIAG_target_syntax, s->loc,
-                        "'%s' has %d devices and '%s' %d: machines of a target have equally many",
+                        "'%s' has %d devices and '%s' %d: machines of one target must have equally many",
                         m->parts[i].machine->name, devices, m->parts[0].machine->name, each),
              NULL;
     if (!check_devices(d, &m->parts[i])) return NULL;
@@ -515,8 +522,8 @@ static const Target *build_machines(Diags *d, Arena *a, const TargetMachines *m,
   }
   if (all > MOST_DEVICES) return diag_error(d, DIAG_target_ranks, m->target->loc, "%s: %.0f devices", name, all), NULL;
   if (ranks > 0 && ranks != (int)all)
-    return diag_error(d, DIAG_target_ranks, (Loc){0}, "%s: the target has %.0f devices, of machines that are not alike",
-                      name, all),
+    return diag_error(d, DIAG_target_ranks, (Loc){0}, "%s: the target has %.0f devices of different machines", name,
+                      all),
            NULL;
   Kinds k = {.arena = a, .kind_of = ARENA_ARRAY(a, unsigned char, (int)all)};
   for (int i = 0; i < m->n; i++) {

@@ -1,16 +1,17 @@
 /* frontend/topo/target_kinds.c - see target_kinds.h.
  *
- * What the target itself says of ranks that are not alike has to serve lower bounds: work that all ranks share takes at
- * least so long as the sum of their rates says, so it has the mean of what kinds sustain at best, with kernels that
- * reach it at any size.  What delays a rank is the least of all kinds, its memory the most.  Its links are the slowest,
- * for who looks at them; prices ask the kinds.  A type that one kind does not compute in is not there.
+ * The figures of a target with different kinds of ranks must be valid for lower bounds.  Work that all ranks share
+ * takes at least the time at the sum of their rates, so the target has the mean of the rates that its kinds sustain
+ * at best, with kernels that reach them at any size.  Delays are the smallest of all kinds, memory the largest.
+ * Links are the slowest, for callers that read the target's own; prices use those of the kinds.  A type that one
+ * kind does not compute in is missing.
  */
 #include "frontend/topo/target_kinds.h"
 
 #include <math.h>
 #include <string.h>
 
-/* By kind: how many ranks are of it. */
+/* How many ranks each kind has. */
 static int *count_ranks(Arena *a, int n, const unsigned char *kind_of, int ranks) {
   int *count = ARENA_ARRAY(a, int, n);
   for (int i = 0; i < ranks; i++) count[kind_of[i]]++;
@@ -19,7 +20,7 @@ static int *count_ranks(Arena *a, int n, const unsigned char *kind_of, int ranks
 
 static double share_or_one(double share) { return isnan(share) ? 1 : share; }
 
-/* Of the peak, by the best tiles there are. */
+/* The share of the peak that the best tiles sustain. */
 static double sustained(const Target *t, int type) {
   double best = 1;
   for (int i = 0; t->has_kernels && i < t->kernels.ntiles; i++) best = fmax(best, t->kernels.tiles[i].share);
@@ -28,7 +29,7 @@ static double sustained(const Target *t, int type) {
 
 static double bandwidth_share(const Target *t) { return t->has_kernels ? t->kernels.bandwidth : 1; }
 
-/* The kind that is best in products of f32, or in its fastest type, lends what is no rate. */
+/* The kind that is fastest in any type; the target takes figures that are not rates from it. */
 static int first_of(const Target *const *kinds, int n) {
   double most = 0;
   int first = 0;
@@ -38,7 +39,7 @@ static int first_of(const Target *const *kinds, int n) {
   return first;
 }
 
-/* Kernels that reach their rates at any size, those of attention the best share of any kind. */
+/* Kernels that reach their rates at any size; the share of attention is the best of any kind. */
 static KernelCosts ideal_kernels(const Target *t) {
   KernelCosts k = t->kernels;
   for (int i = 0; i < CT_COUNT; i++) k.sustained[i] = NAN;
@@ -76,7 +77,7 @@ static void slowest_links(TargetTier *t, const TargetTier *other) {
   if (other->pair > 0) t->pair = t->pair > 0 ? fmin(t->pair, other->pair) : other->pair;
 }
 
-/* The lowest, whose code the others run too ("sm_70" before "sm_80"); NULL where one is not known. */
+/* The lowest architecture, whose code the others also run ("sm_70" before "sm_80"); NULL if one is unknown. */
 static const char *lowest_arch(const Target *t) {
   const char *lowest = t->kinds[0]->arch;
   for (int i = 1; i < t->nkinds && lowest; i++) {
@@ -87,7 +88,7 @@ static const char *lowest_arch(const Target *t) {
   return lowest;
 }
 
-/* Those that some rank is of. */
+/* Removes kinds without ranks; returns how many are left. */
 static int drop_unused(Arena *a, const Target *const **kinds, int n, unsigned char *kind_of, int ranks) {
   const int *count = count_ranks(a, n, kind_of, ranks);
   const Target **used = ARENA_ARRAY(a, const Target *, n);

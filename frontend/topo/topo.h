@@ -1,8 +1,8 @@
 /* frontend/topo/topo.h - the syntax tree of the target language (docs/targets.md), its parser, checker and printer.
  *
- * The grammar knows only blocks of statements; which statements there are and what they take is the table topo.def,
- * which topo_check holds a tree to.  Statements keep their values as written, so that printing gives the same text
- * back.
+ * The grammar knows only blocks of statements.  The table topo.def defines the statements and their values, and
+ * topo_check checks a tree against it.  Statements keep their values as written, so that printing reproduces the
+ * text.
  */
 #ifndef APC_FRONTEND_TOPO_TOPO_H
 #define APC_FRONTEND_TOPO_TOPO_H
@@ -23,7 +23,7 @@ typedef enum TopoValueKind { TV_NUMBER, TV_WORD, TV_STRING, TV_DATE, TV_TILE } T
 typedef struct TopoValue {
   TopoValueKind kind;
   const char *text; /* NUMBER, WORD, DATE, TILE: as written; STRING: without its quotes */
-  const char *unit; /* of a NUMBER, NULL without one */
+  const char *unit; /* of a NUMBER; NULL if none */
   double number;    /* NUMBER: in SI units or bytes; TILE: rows */
   double columns;   /* TILE */
   Loc loc;
@@ -37,7 +37,7 @@ typedef struct TopoStatement {
   int nvalues;
   TopoValue values[TOPO_VALUES];
   int field;                          /* row of topo.def; set by topo_check */
-  const TopoValue *slots[TOPO_SLOTS]; /* the values of the pattern's slots in order, NULL for what was left out */
+  const TopoValue *slots[TOPO_SLOTS]; /* the values of the pattern's slots in order; NULL if omitted */
   struct TopoStatement *next;
 } TopoStatement;
 
@@ -53,21 +53,22 @@ typedef struct TopoFile {
   TopoBlock *first, *last;
 } TopoFile;
 
-/* Blocks of a text; false after diagnostics (several: statements are recovered from). */
+/* Parses the blocks of a text; false after diagnostics (several: parsing continues after a faulty statement). */
 bool topo_parse(Diags *d, Arena *a, const char *file, const char *text, TopoFile *out);
 
-/* Holds the blocks to the table; finds slots.  False after diagnostics. */
+/* Checks the blocks against the table and fills slots.  False after diagnostics. */
 bool topo_check(Diags *d, const TopoFile *file);
 
-/* Canonical text: statements in the order of the table, one per line. */
+/* Prints canonical text: statements in the order of the table, one per line. */
 void topo_print_block(Text *out, const TopoBlock *b);
 
-/* The statement of that name, NULL when there is none; with `after`, the next one. */
+/* The statement of that name, or the next one after `after`; NULL if there is none. */
 const TopoStatement *topo_find(const TopoBlock *b, const char *name, const TopoStatement *after);
 
+/* The word of a kind of block ("gpu"), and the kind of a word; false if there is none. */
 const char *topo_kind_name(TopoKind k);
 bool topo_kind_find(const char *word, TopoKind *out);
-/* Worth of a unit; false when the word is none. */
+/* The factor of a unit to SI units or bytes; false if the word is not a unit. */
 bool topo_unit(const char *word, double *factor);
 
 /* ---- between scanner and parser */
@@ -85,6 +86,7 @@ typedef struct TopoParse {
   size_t errors;
 } TopoParse;
 
+/* Reports a syntax error. */
 void topo_error(TopoParse *p, TopoPlace at, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
 #endif

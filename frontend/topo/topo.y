@@ -1,6 +1,6 @@
 /* frontend/topo/topo.y - the grammar of the target language (docs/targets.md).
  *
- * Errors are recovered at the end of a statement or block, so one run reports several.
+ * Parsing continues after an error at the end of the statement or block, so one run reports several.
  */
 %define api.pure full
 %define api.prefix {topo_yy}
@@ -31,7 +31,9 @@ static void topo_yyerror(TopoPlace *at, void *scanner, TopoParse *p, const char 
   topo_error(p, *at, "%s", message);
 }
 
-static Loc loc_of(const TopoParse *p, TopoPlace at) { return (Loc){.file = p->file, .line = at.first_line, .col = at.first_column}; }
+static Loc loc_of(const TopoParse *p, TopoPlace at) {
+  return (Loc){.file = p->file, .line = at.first_line, .col = at.first_column};
+}
 
 static TopoValue placed(const TopoParse *p, TopoPlace at, TopoValue v) {
   v.loc = loc_of(p, at);
@@ -123,7 +125,8 @@ static int yyreport_syntax_error(const yypcontext_t *context, void *scanner, Top
   if (n < 0) return n;
   Text t = {.arena = p->arena};
   text_printf(&t, "unexpected %s", yysymbol_name(yypcontext_token(context)));
-  for (int i = 0; i < n; i++) text_printf(&t, "%s%s", i == 0 ? ", expected " : i + 1 == n ? " or " : ", ", yysymbol_name(expected[i]));
+  for (int i = 0; i < n; i++)
+    text_printf(&t, "%s%s", i == 0 ? ", expected " : i + 1 == n ? " or " : ", ", yysymbol_name(expected[i]));
   topo_error(p, *yypcontext_location(context), "%s", text_str(&t));
   return 0;
 }

@@ -102,15 +102,15 @@ expect 0 "0 files" "$apc" cache list
 # Folders that cannot be used: one line, and everything is made.
 chmod 777 cache
 expect 0 "APC0652" "$apc" "${small[@]}" --target cpux2 -o other
-expect_err "others may write to it"
+expect_err "other users may write to it"
 check "the same program" cmp plain other
 check "nothing was kept" test "$(ls cache)" = mine
 mkdir -m 777 open
-APC_CACHE=$work/open/cache expect 0 "others may put another folder in its place" "$apc" "${small[@]}" --target cpux2 -o other
+APC_CACHE=$work/open/cache expect 0 "other users may replace it" "$apc" "${small[@]}" --target cpux2 -o other
 chmod 1777 open
 APC_CACHE=$work/open/cache expect 0 "" "$apc" "${small[@]}" --target cpux2 -o other -q; no_err
 check "there nobody can" test -n "$(ls open/cache)"
-APC_CACHE=$work/plain expect 0 "it is no folder" "$apc" "${small[@]}" --target cpux2 -o other
+APC_CACHE=$work/plain expect 0 "it is not a folder" "$apc" "${small[@]}" --target cpux2 -o other
 APC_CACHE='' expect 0 "" "$apc" "${small[@]}" --target cpux2 -o other -q; no_err
 APC_CACHE=off expect 0 "there is no cache" "$apc" cache list
 APC_CACHE=$work/missing expect 0 "the cache is empty" "$apc" cache list

@@ -46,7 +46,7 @@ bad 1:1 "nearest is 'machine'" 'machin m { }'
 bad 1:9 "nearest is 'memory'" 'gpu g { memori 8 GB at 1 TB/s; }'
 bad 2:10 "a number with a unit" $'gpu g {\n  memory 8 GHz at 1 TB/s; }'
 bad 1:14 "nearest is 'bf16'" 'gpu g { peak bf15 1 TFLOPS; }'
-bad 1:5 "says nothing about 'launch'" 'gpu g { memory 8 GB at 1 TB/s; }'
+bad 1:5 "needs a statement 'launch'" 'gpu g { memory 8 GB at 1 TB/s; }'
 bad 1:32 "given twice" 'gpu g { memory 8 GB at 1 TB/s; memory 8 GB at 1 TB/s; }'
 bad 2:23 "nearest is 'g1'" "gpu g1 { memory 8 GB at 1 TB/s; launch 2 us; peak f32 1 TFLOPS; }"$'\n'"machine m { devices 2 g2; }"
 bad 2:9 "no link that joins all" "$gpu"$'\n''machine m { devices 2 g; }'

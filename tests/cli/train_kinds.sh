@@ -71,10 +71,10 @@ train() { # train NAME OPTIMIZER WANTED
 says() { check "no word of: $1" grep -qF -- "$1" warnings; }
 train said "sgd(lr=.01)" "gain old scaled turned w wide zeros zeros.1"
 says 'they are, and are trained: "scaled", "old" (--freeze NAME keeps one as it is)'
-says 'not trained: "pe", "lifted"; the file says that they are no parameters (--trainable NAME trains one)'
+says 'not trained: "pe", "lifted"; the file says that they are not parameters (--trainable NAME trains one)'
 says 'not trained: "made", "buffer"; the exporter computed them from constants'
 says 'not trained: "table"; they reach no product, convolution, norm, gather or addition of data'
-says 'trained apart, though the file has them once: "zeros.1" (--tie A=B trains B as A)'
+says 'trained separately, although the file stores them once: "zeros.1" (--tie A=B trains B as A)'
 says 'trains 8 of 8 weights, 145 of 145'
 check "the program says it too" grep -qx 'trains 8 of 8 weights, 145 of 145' err
 train said "sgd(lr=.01,train=[ps]*)" "pe scaled shift" # what is named, whatever it is
@@ -82,7 +82,7 @@ says 'trains 3 of'
 train said "sgd(lr=.01,freeze=w*)" "gain old scaled turned zeros zeros.1"
 says 'not trained: "w", "wide"; excluded by train= or freeze= of --optimizer'
 train nothing "sgd(lr=.01)" "buffer lifted made old pe scaled shift table turned w wide zeros zeros.1"
-says 'trained apart, though the file has them once: "zeros.1"'
+says 'trained separately, although the file stores them once: "zeros.1"'
 expect 0 "" "$apc" run nothing.onnx -q --dim batch=2
 no_err
 summary 24

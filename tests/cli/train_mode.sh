@@ -123,7 +123,7 @@ for file in own.apc more; do
   if [ $file = more ]; then expect_out "loss 25 "; else expect_out "eval after step 1  loss 4 "; fi
 done
 printf '%s\n' 'dim batch' 'entry main(x: f32[batch, 4]) {' '  buffer b : f32[4] = zeros' '  b <- b + 1' '  output y = x * b' '}' >wrote.apc
-expect 1 "in training a buffer too" "$apc" plan wrote.apc --dim batch=8
+expect 1 "or in training a buffer" "$apc" plan wrote.apc --dim batch=8
 printf '%s\n' 'dim batch' 'entry eval(x: f32[batch, 4]) {' '  weight w : f32[4] = ones' '  output y = x * w' '}' >only.apc
 expect 5 "the model's only entry is called 'eval'" "$apc" plan only.apc --train mse --batch 8
 summary 73 45

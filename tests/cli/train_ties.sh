@@ -181,12 +181,12 @@ says 'trains 11 of 11 weights, 246 of 246'
 check "the program: $(cat trains)" [ "$(cat trains)" = "trains 11 of 11 weights, 246 of 246" ]
 check "all steps were made" [ "$(wc -l <own.txt)" -eq 6 ]
 train traced --tp 2
-says 'trained apart, though the file has them once: "b.bias", "c.bias", "b.gain" (--tie A=B trains B as A)'
-says 'tied: "onnx::MatMul_7" is "table" transposed, and trained as one with it'
+says 'trained separately, although the file stores them once: "b.bias", "c.bias", "b.gain" (--tie A=B trains B as A)'
+says 'tied: "onnx::MatMul_7" is "table" transposed, and both are trained as one weight'
 says 'trains 11 of 11 weights, 246 of 246'
 check "the same steps" near traced.txt own.txt 2e-6
 train noted --pp 2
-says 'trained apart, though the file has them once: "b.bias", "b.gain"'
+says 'trained separately, although the file stores them once: "b.bias", "b.gain"'
 says 'biases of zeros that the exporter left out are trained: "c.bias"'
 says 'trained as the part that they repeat: "expanded"'
 says 'tied: "val_9" is "table" transposed'
@@ -213,7 +213,7 @@ train square_own
 says 'trains 2 of 2 weights, 72 of 72'
 train square --tie w=v
 says 'tied: "turned" is "table" transposed'
-says 'tied: "v" is "w" transposed, as their elements are'
+says 'tied: "v" is "w" transposed, as their elements show'
 says 'trains 2 of 2 weights, 72 of 72'
 check "the same steps" near square.txt square_own.txt 2e-6
 expect 0 "" "$apc" run square_own.onnx -q --weights square_own.safetensors --input ids=random --outputs square.npz
@@ -249,7 +249,7 @@ for name in handed_same handed_other handed_cast; do
   expect 0 "" "$apc" $name.onnx --train mse --target cpu -o handed
   mv err said
   says 'trains 3 of 3 weights, 48 of 48'
-  check "apc says that no statistic is trained: $(cat said)" sh -c '! grep -q "trained apart" said'
+  check "apc says that no statistic is trained: $(cat said)" sh -c '! grep -q "trained separately" said'
   expect 0 "" ./handed --steps 4 --data x=@narrow.npy --data labels=@narrow.npy --save handed.safetensors --checkpoint handed.made
   expect 0 "" "$apc" run $name.onnx -q --weights handed.safetensors --input x=random --outputs handed.npz
   expect 0 "" "$apc" run $name.onnx -q --weights handed.made/checkpoint.safetensors --input x=random --expect handed.npz --rtol 1e-5

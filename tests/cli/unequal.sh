@@ -69,7 +69,7 @@ expect_json '[(k["part"], k["ranks"]) for k in d["target"]["kinds"]] == [("fast"
 
 # What cannot be.
 expect 3 "the peak of its 2 fast + 4 slow for bf16 is not known" "$apc" plan "${model[@]}" --target both.topo -q --dtype bf16
-expect 1 "both.topox4: the target has 6 devices, of machines that are not alike" "$apc" plan "${model[@]}" --target both.topox4 -q
+expect 1 "both.topox4: the target has 6 devices of different machines" "$apc" plan "${model[@]}" --target both.topox4 -q
 expect 2 "the devices of both.topo differ" "$apc" size "${model[@]}" --target both.topo -q
 expect 2 "--objective cost needs a target with equal devices" "$apc" plan "${model[@]}" --target both.topo -q --objective cost
 sed 's/shares [0-9]*:/shares /' uneven.plan >bad.plan

@@ -84,5 +84,5 @@ expect 0 "100 MB at 1.0 TB/s, 40 MB reserved" "$apc" targets check box.topo
 expect 0 "reserve 40 MB;" "$apc" targets show box.topo
 expect 0 "reserve 40 MB;" "$apc" targets show box.topox4
 sed 's/reserve 40 MB/reserve 100 MB/' box.topo >full.topo
-expect 1 "nothing is left of the memory of a rank" "$apc" targets check full.topo
+expect 1 "leaves a rank no memory" "$apc" targets check full.topo
 summary 51

@@ -245,7 +245,7 @@ expect 0 "" "$apc" plan "$mlp" $small -q --zero 0 --recompute none --dtype f32 -
 
 # what was meant: a device for a machine, files of the other kind
 machine() { expect 1 "error[APC0502]: there is no target '$1'" "$apc" plan "$mlp" --target "$1"; expect_err "$2"; no_out; }
-machine h100 "these have it: dgx-h100, nebius-h100, aws-p5.48xlarge"; expect_err "dgx-h100xN takes N of its devices"
+machine h100 "machines with it: dgx-h100, nebius-h100, aws-p5.48xlarge"; expect_err "dgx-h100xN takes N of its devices"
 machine H100x8 "dgx-h100"; machine 8xh100 "dgx-h100"; machine h100:4 "dgx-h100"; machine A100-80GB "dgx-a100-80gb"; machine 4090 "rtx4090-x4"; machine V100 "aws-p3.16xlarge"
 machine xyz "lists all"; machine dgx-h10 "dgx-h100"
 for command in run verify bench; do

@@ -131,7 +131,7 @@ static void sizes_are_scaled_in_floats(void) {
   in("x", F32, "batch,3,h,9"), out("y");
   number("three", 3), node("Reciprocal", "three", "factor");
   resize_to("factor", "Ceil"); /* h * 0.33333334f is not h / 3: rounded up it may be one more */
-  expect(DIAG_onnx_shape, "is computed from dimensions, but is no expression of them", "/y");
+  expect(DIAG_onnx_shape, "is computed from dimensions, but is not an expression of them", "/y");
   begin();
   in("x", F32, "batch,3,h,w"), out("y");
   ints("three", "3"), ints("nc", "0,1"), ints("hw", "2,3");
@@ -236,7 +236,7 @@ static void dimensions_that_are_no_expression(void) {
   cast_attr(node("Cast", "root", "i"), I64);
   attr(node("Concat", "i,i", "repeats"), "axis", INT, 0);
   node("Tile", "x,repeats", "y");
-  expect(DIAG_onnx_shape, "is computed from dimensions, but is no expression of them", "/y");
+  expect(DIAG_onnx_shape, "is computed from dimensions, but is not an expression of them", "/y");
   note_has("it comes from dimensions -> Sqrt \"/root\" -> Cast \"/i\" -> Concat \"/repeats\" -> Tile \"/y\"");
   OnnxDim dim = {"batch", 9};
   begin();

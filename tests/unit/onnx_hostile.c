@@ -144,7 +144,7 @@ static void lengths_are_lists(void) {
     in("x", F32, "4,3,5"), in("l", I64, ""), out("y");
     in("w", F32, arena_printf(arena, "%s5", cells[i][1])), in("r", F32, arena_printf(arena, "%s2", cells[i][1]));
     attr(node(cells[i][0], "x,w,r,,l", "y"), "hidden_size", INT, 2);
-    expect(DIAG_onnx_node, "the lengths are i64[]", "/y");
+    expect(DIAG_onnx_node, "sequence_lens must have one dimension, not i64[]", "/y");
   }
 }
 
@@ -178,7 +178,7 @@ static void sizes_that_cannot_be_computed_name_their_node(void) {
   ints("large", HUGE_DIM), ints("one", "1");
   node("Shape", "x", "s"), node("Mul", "s,large", "p"), node("Mul", "p,large", "product"), node("Relu", "x", "before"),
       node("Expand", "before,product", "y");
-  expect(DIAG_onnx_shape, "the shape (input \"product\") is computed from dimensions, but is no expression of them",
+  expect(DIAG_onnx_shape, "the shape (input \"product\") is computed from dimensions, but is not an expression of them",
          "/y");
   begin();
   in("x", F32, "N*N"), in("w", F32, "1099511627776*1099511627776*N"), out("y");

@@ -280,7 +280,7 @@ static void optimised_models_are_refused_with_help(void) {
   expect(DIAG_onnx_unsupported, "operator com.microsoft.BeamSearch is not supported", NULL);
   bool helped = false;
   for (size_t i = 0; i < diags->n; i++)
-    helped = helped || strstr(diags->items[i].message, "give apc the model as it was before");
+    helped = helped || strstr(diags->items[i].message, "give apc the model before optimisation");
   CHECK(helped);
 }
 

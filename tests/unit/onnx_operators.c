@@ -118,7 +118,7 @@ static void picking_by_data_is_refused(void) {
   begin();
   in("x", F32, "4,5"), in("c", 9, "5"), out("y");
   attr(node("Compress", "x,c", "y"), "axis", INT, 1);
-  expect(DIAG_onnx_shape, "the condition is no constant", "/y");
+  expect(DIAG_onnx_shape, "the condition is not a constant", "/y");
 }
 
 /* ---- resizing and quantised tensors */
@@ -169,7 +169,7 @@ static void quantised_products_are_integers(void) {
   IMPORTS();
   HAS("broadcast %/y.reshape {dims=[0, 1, 2]} : f32[2, 4, 4]");
   blocked->attribute[0]->i = 3;
-  expect(DIAG_onnx_node, "f32[2, 4] for blocks of 3 of f32[8, 4]", "/y");
+  expect(DIAG_onnx_node, "f32[2, 4] does not fit blocks of 3 of f32[8, 4]", "/y");
 }
 
 int main(void) {

@@ -403,16 +403,16 @@ static void what_would_depend_on_data_is_refused(void) {
   begin();
   in("x", F32, "1,2,6,5"), in("rois", F32, "3,4"), in("images", I64, "3"), out("y");
   node("RoiAlign", "x,rois,images", "y");
-  expect(DIAG_onnx_node, "how many samples a region takes would depend on data", "/y");
+  expect(DIAG_onnx_node, "the number of samples of a region would depend on data", "/y");
   begin();
   in("x", F32, "1,2,6,5"), in("g", F32, "1,3,4,3"), out("y");
   node("GridSample", "x,g", "y");
-  expect(DIAG_onnx_node, "a grid f32[1, 3, 4, 3] for an image f32[1, 2, 6, 5]", "/y");
+  expect(DIAG_onnx_node, "a grid f32[1, 3, 4, 3] does not fit an image f32[1, 2, 6, 5]", "/y");
   begin();
   in("x", F32, "1,len,1"), in("w", F32, "n"), out("y");
   ints("step", "4");
   node("STFT", "x,step,w", "y");
-  expect(DIAG_onnx_shape, "frames of a symbolic length", "/y");
+  expect(DIAG_onnx_shape, "the length or step of frames is symbolic", "/y");
 }
 
 /* A signal's spectrum, laid out as an image, and a picture that is sampled, of a batch and of channels that can be

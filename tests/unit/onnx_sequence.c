@@ -69,10 +69,10 @@ static void what_is_not_known_is_refused(void) {
   expect(DIAG_onnx_shape, "the position (input \"i\") is computed from data", "/y");
   start(17), in("x", F32, "4,2"), out("y");
   ints("four", "4"), node("SplitToSequence", "x", "s"), node("SequenceAt", "s,four", "y");
-  expect(DIAG_onnx_node, "position 4 of a sequence of 4 tensors", "/y");
+  expect(DIAG_onnx_node, "position 4 is outside a sequence of 4 tensors", "/y");
   start(17), in("x", F32, "batch,2"), out("y");
   ints("zero", "0"), node("SplitToSequence", "x", "s"), node("SequenceAt", "s,zero", "y");
-  expect(DIAG_onnx_node, "a dimension of unknown extent into pieces of one size", "/s");
+  expect(DIAG_onnx_node, "a dimension of unknown extent cannot be split into pieces of one size", "/s");
   start(17), in("x", F32, "4,2"), out("y");
   ints("sizes", "2,1"), ints("zero", "0"), node("SplitToSequence", "x,sizes", "s"), node("SequenceAt", "s,zero", "y");
   expect(DIAG_onnx_node, "the sizes do not add up to the dimension", "/s");

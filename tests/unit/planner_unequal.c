@@ -219,16 +219,16 @@ static void malformed(void) {
   "machine o { devices 1 c; }\n"
   static const struct {
     const char *text, *says;
-  } bad[] = {{DEVICES "machine m { link l at 1 GB/s; }", "says nothing about 'devices'"},
-             {DEVICES "machine m { devices 1 a; devices 1 c; link l at 1 GB/s; }", "are of one"},
+  } bad[] = {{DEVICES "machine m { link l at 1 GB/s; }", "needs a statement 'devices'"},
+             {DEVICES "machine m { devices 1 a; devices 1 c; link l at 1 GB/s; }", "must be of one kind"},
              {DEVICES "machine m { devices 2 c; link l at 1 GB/s; }", "describe 2 cpus as one"},
              {DEVICES MACHINES "target t { machine m; machine n; network e 1 at 1 GB/s; }", "equally many"},
              {DEVICES MACHINES "target t { machine m; machine o; network e 1 at 1 GB/s; }", "share one cpu"},
              {DEVICES MACHINES "target t { machine m; machine m; }", "given twice"},
              {DEVICES MACHINES "target t { machine m; machine q; network e 1 at 1 GB/s; }", "no machine 'q'"},
              {DEVICES MACHINES "machine p { devices 2 a; link l at 2 GB/s; }\ntarget t { machine m; machine p; }",
-              "what network joins"},
-             {DEVICES MACHINES "target t { machine m; network e 1 at 1 GB/s; }", "the network of their block"},
+              "needs a network"},
+             {DEVICES MACHINES "target t { machine m; network e 1 at 1 GB/s; }", "that of their own block"},
              {DEVICES MACHINES "machine p { devices 2 a; link l at 2 GB/s; }\n"
                                "target t { machine m; machine p; devices 3; network e 1 at 1 GB/s; }",
               "all of their devices"}};
