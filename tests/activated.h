@@ -1,4 +1,4 @@
-/* tests/activated.h - what an epilogue's activation makes of a number, in doubles. */
+/* tests/activated.h - applies an epilogue's activation to a number, in doubles. */
 #ifndef APC_TESTS_ACTIVATED_H
 #define APC_TESTS_ACTIVATED_H
 

@@ -1,13 +1,12 @@
-/* tests/emitted.h - what a lowered function costs, added up from its operations, to compare with what was predicted for
- * its plan: seconds of every stage by class, arithmetic, bytes of weights and states, and the messages and bytes of
+/* tests/emitted.h - the cost of a lowered function, added up from its operations, for comparison with the prediction
+ * for its plan: seconds of every stage by class, arithmetic, bytes of weights and states, and the messages and bytes of
  * every kind of communication.
  *
- * Sizes are read off local types: those of the rank with the largest parts, which is the last one (the cost model's);
- * symbols count as their hint.  Local operations are priced as they stand at level 2.  Three things are taken from
- * level 1, found by the names of operations: what an exchange of windows moves; operations whose windows were
- * exchanged, as a prediction counts the shards before the exchange; and grouped operations, whose rows meet a part of
- * all matrices.
- */
+ * Sizes come from local types, of the rank with the largest parts, which is the last one (as in the cost model);
+ * symbols count as their hint.  Local operations are priced as level 2 has them.  Three things come from level 1, found
+ * by the names of operations: the bytes that an exchange of windows moves; operations whose windows were exchanged, as
+ * a prediction counts the shards before the exchange; and grouped operations, whose rows meet a part of all
+ * matrices. */
 #ifndef APC_TESTS_EMITTED_H
 #define APC_TESTS_EMITTED_H
 
@@ -31,8 +30,8 @@ typedef struct Emitted {
   CostModel *cost;
   Arena *arena;
   long all_to_alls[3]; /* by how they are made contiguous: parts of the first dimension, of the second, gathered */
-  double times;        /* what is added to now runs so often, in each micro-batch */
-  bool once;           /* or before all of them */
+  double times;        /* how often the costs that are added now run, in each micro-batch */
+  bool once;           /* or once, before all micro-batches */
   StageCost stages[MOST_STAGES];
   PlanTraffic traffic[COMM_KIND_COUNT];
 } Emitted;
@@ -51,8 +50,8 @@ static inline uint32_t emitted_axes(const Op *op) {
   return set;
 }
 
-/* The operation of level 1 that it stands for, by its name: "name", "name.1" when another stage has it too, or
- * "name/..." in its decomposition. */
+/* Returns the index of the level-1 operation that `op` implements, by its name: "name", "name.1" if another stage has
+ * it too, or "name/..." in its decomposition.  SIZE_MAX if there is none. */
 static inline size_t emitted_from(const Emitted *e, const Op *op) {
   size_t best = SIZE_MAX, longest = 0;
   for (size_t i = 0; i < e->f->ops.n; i++) {
@@ -64,7 +63,7 @@ static inline size_t emitted_from(const Emitted *e, const Op *op) {
   return best;
 }
 
-/* Who reads an exchanged window, and as which operand; other exchanges of it may lie between. */
+/* Finds the operation that reads an exchanged window, and as which operand; other exchanges of it may lie between. */
 static inline const Op *emitted_reader(const Func *l2, Val v, int *operand) {
   for (size_t i = 0; i < l2->ops.n; i++)
     for (int k = 0; k < l2->ops.items[i].nin; k++) {
@@ -80,7 +79,7 @@ static inline bool emitted_window_of(const Emitted *e, const Op *op, WalkWindow 
   int dim = (int)op_int(op, AT_axis, 0);
   const Op *reader = emitted_reader(e->l2, op->out, operand);
   *from = reader ? emitted_from(e, reader) : SIZE_MAX;
-  CHECKF(*from != SIZE_MAX, "nobody reads the window %s", op->name);
+  CHECKF(*from != SIZE_MAX, "no operation reads the window %s", op->name);
   if (*from == SIZE_MAX) return false;
   *w = (WalkWindow){.factor = e->rules[*from]->operands[*operand].dims[dim].f[0], .dim = dim, .axes = emitted_axes(op)};
   return true;
@@ -139,7 +138,7 @@ static inline bool emitted_has_windows(const Emitted *e, size_t from) {
   return false;
 }
 
-/* What the operation of level 1 is of a kernel; what is in a decomposition is priced by itself. */
+/* The kind of part that the level-1 operation of `op` is; operations of a decomposition are priced on their own. */
 static inline PartKind emitted_part(const Emitted *e, const Op *op) {
   size_t from = strchr(op->name, '/') ? SIZE_MAX : emitted_from(e, op);
   return from == SIZE_MAX ? PART_OWN : cost_part(e->cost, e->f, &e->f->ops.items[from])->kind;
@@ -174,8 +173,8 @@ static inline double emitted_work_bytes(const Emitted *e, const Work *w, Val v) 
 
 static long emitted_reduced; /* reductions that kernels make instead of the engine */
 
-/* What a device of contiguous collectives has around and instead of a communication: transposes and slices that are no
- * views. */
+/* Returns the seconds of the transposes, slices and reductions that a communication needs around it, or instead of it,
+ * on devices with contiguous collectives; sets *x if it is another communication. */
 static inline double emitted_beside(Emitted *e, size_t index, CommSize *x) {
   const Op *op = &e->l2->ops.items[index];
   const Target *t = cost_target(e->cost);
@@ -190,7 +189,7 @@ static inline double emitted_beside(Emitted *e, size_t index, CommSize *x) {
     if (k->kind == OP_transpose && work_is_view(&w, k, &offset)) continue;
     if (k->kind == OP_transpose || k->kind == OP_shard_slice)
       seconds += t->launch + cost_memory_seconds(t, 2 * emitted_work_bytes(e, &w, k->out));
-    if (k->kind == OP_reduce) { /* of what was gathered instead of reduced */
+    if (k->kind == OP_reduce) { /* of a value that was gathered instead of reduced */
       double bytes = emitted_work_bytes(e, &w, k->in[0]) + emitted_work_bytes(e, &w, k->out);
       seconds += t->launch + cost_memory_seconds(t, bytes), emitted_reduced++;
     }
@@ -262,7 +261,7 @@ typedef struct EmittedReads {
   const Emitted *e;
 } EmittedReads;
 
-/* A value that the kernel reads from memory counts once, and no more of it than there are elements to compute. */
+/* A value that the kernel reads from memory counts once, up to the number of elements to compute. */
 static inline void emitted_read(EmittedReads *r, Val v, double most) {
   int def = work_def(r->w, v);
   const WorkOp *o = def < 0 ? NULL : &r->w->ops.items[def];
@@ -284,7 +283,8 @@ static inline double emitted_elements(const Emitted *e, const WorkSpace *s) {
   return n;
 }
 
-/* A kernel of rows of the stage: its launch, unless a bundle has it, and every value that it reads or stores once. */
+/* A kernel of rows of the stage: its launch, unless a bundle contains it, and every value that it reads or stores,
+   once. */
 static inline void emitted_rows_kernel(Emitted *e, const Work *w, const WorkGroup *g, bool launched) {
   const Target *t = cost_target(e->cost);
   const Expr *offset;
@@ -334,7 +334,7 @@ static inline bool emitted_equal(double predicted, double emitted) {
   return fabs(predicted - emitted) <= 1e-9 * fmax(fabs(predicted), fabs(emitted));
 }
 
-static long emitted_all_to_alls[3]; /* Emitted.all_to_alls of all together */
+static long emitted_all_to_alls[3]; /* sum of Emitted.all_to_alls over all plans */
 
 /* Kernels of rows, of all plans that were compared: seconds of a step. */
 static double emitted_rows_seconds, predicted_rows_seconds;
@@ -344,8 +344,8 @@ typedef struct EmittedSum {
   double predicted, emitted;
 } EmittedSum;
 
-/* All but kernels of rows, which are compared on the whole: which of them a plan takes apart, prices say only roughly
- * (passes/cost/parts.h). */
+/* Compares all costs except kernels of rows.  Those are compared in total, as prices say only roughly which of them a
+ * plan splits (passes/cost/parts.h). */
 static inline const char *emitted_stage_differs(const Emitted *e, int stage, const StageCost *p, Arena *arena) {
   const StageCost *x = &e->stages[stage];
   double repeat = mesh_micro_batches(&e->m->mesh), rows = p->rows_each * repeat + p->rows_once;
@@ -366,7 +366,7 @@ static inline const char *emitted_stage_differs(const Emitted *e, int stage, con
   return NULL;
 }
 
-/* NULL when all that was predicted for the plan is the sum of what was emitted. */
+/* Returns NULL if every prediction for the plan equals the sum of the emitted costs. */
 static inline const char *emitted_differs(Module *m, const Func *f, const LowerPlan *plan, const Target *t,
                                           const Func *l2, Arena *arena) {
   StageCost stages[MOST_STAGES] = {{0}};
@@ -376,7 +376,7 @@ static inline const char *emitted_differs(Module *m, const Func *f, const LowerP
   Emitted e = {.m = m, .f = f, .l2 = l2, .plan = plan, .rules = rules, .cost = cost, .arena = arena};
   const char *why = NULL;
   PlanPrice p = cost_plan_stages(cost, m, f, rules, plan->strategies, plan->stages, stages, traffic);
-  if (!p.possible) why = "it was lowered, but is said to have no price";
+  if (!p.possible) why = "it was lowered, but has no price";
   emitted_sum(&e);
   for (int s = 0; s < m->mesh.stages && !why; s++) why = emitted_stage_differs(&e, s, &stages[s], arena);
   for (int k = 0; k < COMM_KIND_COUNT && !why; k++)

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# tests/format.sh SOURCE_DIR - C is laid out as .clang-format says, with at most 120 columns; paragraphs of documents keep to
-# 120 columns as well.
+# tests/format.sh SOURCE_DIR - checks that C is formatted as .clang-format says, within 120 columns, and that paragraphs
+# of documents keep to 120 columns as well.
 cd "$1" || exit 1
 formatter=clang-format-14
 command -v $formatter >/dev/null || { echo "$formatter is missing (Debian: clang-format-14)"; exit 1; }

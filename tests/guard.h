@@ -1,8 +1,7 @@
 /* tests/guard.h - shared by the guard tests: lower a level-1 function with given strategies, run both, compare.
  *
  * The unsharded interpreter is the oracle; the lowered program must give the same numbers in doubles (up to the order
- * of sums) and the same residues modulo p, exactly.
- */
+ * of sums) and exactly the same residues modulo p. */
 #ifndef APC_TESTS_GUARD_H
 #define APC_TESTS_GUARD_H
 
@@ -74,8 +73,8 @@ static inline const char *guard_run(Module *m, const Reference *ref, const Func 
   return NULL;
 }
 
-/* Lowers with the plan, runs on all ranks in both domains, compares.  NULL when the numbers are right, else what is
- * wrong. */
+/* Lowers with the plan, runs on all ranks in both domains, compares.  NULL if the numbers are right, else a description
+ * of the first difference. */
 static inline const char *guard_check(Module *m, const Reference *ref, const LowerPlan *plan, Arena *arena,
                                       Func **lowered) {
   Diags *diags = diags_new(arena);
@@ -86,7 +85,7 @@ static inline const char *guard_check(Module *m, const Reference *ref, const Low
   return guard_run(m, ref, f, arena, diags);
 }
 
-/* NULL when the prover agrees (it must never need the numbers). */
+/* NULL if the prover agrees (it must never need the numbers). */
 static inline const char *guard_prove(Module *m, const Reference *ref, const Func *lowered, Arena *arena) {
   Proof proof = prove(m, ref->f, lowered);
   return proof.verdict == PROVED

@@ -1,12 +1,10 @@
-/* tests/hand_pieces.h - what somebody who writes a level-2 program by hand believes of its values, and how he moves
- * them about.
+/* tests/hand_pieces.h - what the writer of a level-2 program by hand knows of its values, and how values are moved.
  *
- * A piece is a local value and where it lies in the level-1 value: the first index per dimension, as an expression of
- * coordinates, and the axes over which it is a partial result.  The reasoning is simple, it shares nothing with
- * lowering or prover, not even how a dimension is cut, and it slips: at every decision (where a part begins, which
+ * A piece is a local value and its place in the level-1 value: the first index per dimension, as an expression of
+ * coordinates, and the axes over which it is a partial result.  The reasoning is simple and shares no code with
+ * lowering or prover, not even for how a dimension is cut, and it slips: at every decision (where a part begins, which
  * reduction, over which axes, whether to convert at all) one in `rate` takes a wrong turn that still gives a program.
- * Turns that depend on sizes are wrong at few of them only: odd ones, large ones, one rank's.
- */
+ * Some wrong turns depend on sizes and fail at few of them only: odd ones, large ones, one rank's. */
 #ifndef APC_TESTS_HAND_PIECES_H
 #define APC_TESTS_HAND_PIECES_H
 
@@ -30,9 +28,9 @@ typedef struct Hand {
   Random *r;
   Piece *of; /* by level-1 value */
   int rate, decisions, slips;
-  bool held[MAX_HELD]; /* decisions that are not to go wrong: a failing program is made smaller by them */
+  bool held[MAX_HELD]; /* decisions that must not go wrong, set while a failing program is reduced */
   bool failed, in_loop;
-  bool adds; /* ranks add or multiply: the order of a sum is another */
+  bool adds; /* ranks add or multiply: the order of a sum differs */
   struct {
     const char *name;
     const Layout *layout;
@@ -40,7 +38,8 @@ typedef struct Hand {
   int nstates;
 } Hand;
 
-/* 0: the decision is right; else which wrong turn, from 1 on.  Draws the same numbers either way. */
+/* Returns 0 if the decision is right, else the number of the wrong turn, from 1 on.  Draws the same numbers either
+   way. */
 static int slip(Hand *h) {
   int how = below(h->r, 1 << 16), wrong = h->rate && below(h->r, h->rate) == 0, number = h->decisions++;
   if (!wrong || (number < MAX_HELD && h->held[number])) return 0;
@@ -82,9 +81,9 @@ static uint32_t used_axes(const Hand *h, const Piece *p) {
 
 static bool is_time(const Hand *h, int a) { return h->m->mesh.axes[a].temporal; }
 
-/* ---- places that are a little wrong */
+/* ---- places that are slightly wrong */
 
-/* The size of dimension n, when there is one; else 1. */
+/* The size of dimension n if it has one; else 1. */
 static const Expr *any_size(const Hand *h) {
   int n = module_symbol_find(h->m, "n");
   return n < 0 ? number(h, 1) : ex_sym(h->m, n);
@@ -95,7 +94,7 @@ static const Expr *far_from(const Hand *h, int64_t from) {
   return ex_min(h->m, number(h, 1), ex_div(h->m, any_size(h), number(h, from)));
 }
 
-/* The coordinate of one axis in place of that of another. */
+/* The coordinate of one axis instead of that of another. */
 static const Expr *other_axis(const Hand *h, const Expr *e, int how) {
   int n = h->m->mesh.naxes, a = n ? how % n : 0, b = n ? (a + 1) % n : 0;
   if (n < 2 || !ex_uses(e, h->m->mesh.axes[a].symbol)) a = b, b = n ? (b + 1) % n : 0;
@@ -129,7 +128,7 @@ static const Expr *place_of(Hand *h, const Expr *e) {
 
 /* ---- cutting */
 
-/* The part of a dimension this rank has, as docs/ir.md says: units [floor(r U / n), floor((r + 1) U / n)). */
+/* The part of a dimension that this rank has, as docs/ir.md says: units [floor(r U / n), floor((r + 1) U / n)). */
 static void part_of_dim(const Hand *h, const DimLayout *d, const Expr *extent, const Expr **lo, const Expr **hi) {
   Module *m = h->m;
   const Expr *rank = number(h, 0), *units = ex_div(m, extent, d->unit ? d->unit : number(h, 1)),
@@ -144,7 +143,7 @@ static void part_of_dim(const Hand *h, const DimLayout *d, const Expr *extent, c
   *hi = d->n ? ex_mul(m, unit, ex_div(m, ex_mul(m, ex_addi(m, rank, 1), units), number(h, n))) : extent;
 }
 
-/* A unit for the dimension: of constant extents one that divides, unless the hand slips. */
+/* A unit for the dimension: one that divides constant extents, unless the hand slips. */
 static const Expr *any_unit(Hand *h, const Expr *extent) {
   int64_t v, unit = 2 + below(h->r, 3);
   bool divides = ex_get_const(extent, &v) ? v % unit == 0 : ex_exact_div(h->m, extent, number(h, unit)) != NULL;
@@ -204,7 +203,7 @@ static void gather_axis(Hand *h, Piece *p, int d, int a) {
   p->v = v ? v : p->v;
 }
 
-/* How far the part moves when the coordinate of the axis goes from 0 to 1, at a size that divides well. */
+/* The distance that the part moves when the coordinate of the axis goes from 0 to 1, at a size that divides well. */
 static int64_t stride_of(Hand *h, const Piece *p, int d, int a) {
   int64_t *values = ARENA_ARRAY(h->m->arena, int64_t, h->m->symbols.n), first = 0, next = 0;
   for (size_t i = 0; i < h->m->symbols.n; i++) values[i] = h->m->symbols.items[i].axis < 0 ? 5040 : 0;

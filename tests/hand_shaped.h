@@ -1,11 +1,10 @@
-/* tests/hand_shaped.h - writes a level-2 function for a level-1 function as somebody would by hand: operation by
+/* tests/hand_shaped.h - writes a level-2 function for a level-1 function as a person would by hand: operation by
  * operation.
  *
- * Every operation gets the pieces of its operands (tests/hand_pieces.h), moves them until they fit each other, and says
- * where its result lies.  What the result of a slice, pad, join or window is cut into is chosen first and the operands
- * are made to hold what that needs.  Most decisions may slip, so programs are right or wrong in ways that no lowering
- * makes.  hand_write returns NULL when what was written is no function, as happens.
- */
+ * Every operation gets the pieces of its operands (tests/hand_pieces.h), moves them until they fit together, and
+ * records where its result lies.  For a slice, pad, join or window, the parts of the result are chosen first, and the
+ * operands are moved to hold what those need.  Most decisions may slip, so programs are right or wrong in ways that
+ * lowering never produces.  hand_write returns NULL if the text is no valid function, as happens. */
 #ifndef APC_TESTS_HAND_SHAPED_H
 #define APC_TESTS_HAND_SHAPED_H
 
@@ -51,7 +50,7 @@ static void do_transpose(const Task *k) {
   finish_with(k, &attr, 1, NULL);
 }
 
-/* Groups of dimensions with equal products; the one cut dimension of a group moves to the first of the result above
+/* Groups of dimensions with equal products; the only cut dimension of a group becomes the first of the result above
  * 1. */
 static void do_reshape(const Task *k) {
   Hand *h = k->h;
@@ -147,7 +146,7 @@ static void do_pad(const Task *k) {
       high[d] = ex_sub(m, ex_sub(m, extent, low[d]), ex_sub(m, end, first));
     }
     int wrong = slip(h);
-    if (wrong) { /* what is added before goes behind */
+    if (wrong) { /* some padding moves from the front to the end */
       const Expr *moved = ex_sub(m, astray(h, low[d], wrong - 1), low[d]);
       low[d] = ex_add(m, low[d], moved), high[d] = ex_sub(m, high[d], moved);
     }
@@ -203,7 +202,7 @@ static void do_reduce(const Task *k) {
   if (!h->failed) finish(k, nattrs, attrs, NULL);
 }
 
-/* Letters of products: those that operands share lie alike, those that the result lacks are summed. */
+/* Letters of products: letters that operands share lie alike, letters that the result lacks are summed. */
 static void letters(const Task *k, bool capitals) {
   Hand *h = k->h;
   const char *spec = op_str(k->op, AT_spec), *second = strchr(spec, ',') + 1, *result = strstr(spec, "->") + 2;
@@ -332,8 +331,8 @@ static void do_cross_entropy(const Task *k) {
   finish_with(k, NULL, 0, NULL);
 }
 
-/* q [b, g, r, s, k], keys [b, g, t, k], values [b, g, t, e], positions [s] and [t], the valid length, and some of
- * [b, g, r, s, t]. */
+/* q [b, g, r, s, k], keys [b, g, t, k], values [b, g, t, e], positions [s] and [t], the valid length, and some
+ * dimensions of [b, g, r, s, t]. */
 static void do_attention(const Task *k) {
   Hand *h = k->h;
   Piece *in = k->in;
@@ -415,7 +414,7 @@ static void do_window(const Task *k) {
   finish_with(k, &attr, 1, local_of(k, extents));
 }
 
-/* The gradient of a pool: images and outputs whole along the windows, the same parts of all else. */
+/* The gradient of a pool: images and outputs whole along the windows, and equal parts of all other dimensions. */
 static void do_pool_grad(const Task *k) {
   Hand *h = k->h;
   Window w = window_of(h->l1, k->op);
@@ -459,7 +458,7 @@ static void do_shard(const Task *k) {
   h->failed |= !k->y->v;
 }
 
-/* Constants, ramps, random numbers: any box; listed elements are all there. */
+/* Constants, ramps, random numbers: any box; listed elements are whole. */
 static void do_made(const Task *k) {
   Hand *h = k->h;
   const Expr *extents[MAX_RANK], *starts[MAX_RANK];

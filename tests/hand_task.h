@@ -1,9 +1,8 @@
-/* tests/hand_task.h - one operation that is written out by hand: its operands, what of them may be partial, and how it
- * is finished.
+/* tests/hand_task.h - one operation that is written by hand: its operands, which of them may be partial, and how it is
+ * finished.
  *
- * Which operations let partial sums through is said here anew, by what they compute; a slip lets through what must not
- * pass.
- */
+ * The operations that let partial sums through are listed here anew, by what they compute; a slip lets through what
+ * must not pass. */
 #ifndef APC_TESTS_HAND_TASK_H
 #define APC_TESTS_HAND_TASK_H
 
@@ -50,7 +49,7 @@ static void linear_in(const Op *op, uint32_t *alone, uint32_t *together) {
   }
 }
 
-/* Padding with zeros, sums of sums, maxima of maxima: somebody who thinks does not go on with anything else. */
+/* Padding with zeros, sums of sums, maxima of maxima: a careful author lets no other operation pass. */
 static bool linear_enough(const Hand *h, const Op *op, Reduction r) {
   const Attr *kind = op_attr(op, AT_op), *fill = op_attr(op, AT_value);
   if (op->kind == OP_pad) return fill->u.f == 0;
@@ -62,7 +61,7 @@ static bool linear_enough(const Hand *h, const Op *op, Reduction r) {
   return r == RED_SUM || r == RED_ONE;
 }
 
-/* Resolves partial operands that cannot pass; fills what the result is partial by. */
+/* Resolves partial operands that cannot pass; sets what the result is partial by. */
 static void settle_partials(Hand *h, const Op *op, Piece *in, Piece *out) {
   uint32_t alone, together, have = 0;
   linear_in(op, &alone, &together);
@@ -109,7 +108,7 @@ static uint32_t taken_by(const Task *k) {
   return axes;
 }
 
-/* The part of one dimension of the result that this rank is to have. */
+/* The part of one dimension of the result that this rank shall have. */
 static void want_part(const Task *k, const Expr *extent, uint32_t *taken, const Expr **lo, const Expr **hi) {
   const Expr *e;
   box_any(k->h, 1, &extent, taken, lo, &e);
@@ -122,7 +121,7 @@ static void finish(const Task *k, int nattrs, const Attr *attrs, const Type *t) 
   k->y->v = emit(k->h, k->op->kind, k->op->nin, in, nattrs, attrs, t);
 }
 
-/* The attributes of level 1, with one replaced. */
+/* The attributes of level 1, one of them replaced. */
 static int attrs_with(const Task *k, Attr *out, const Attr *replaced, int n) {
   int have = 0;
   for (int i = 0; i < k->op->nattrs; i++) {
@@ -143,7 +142,7 @@ static const Type *local_of(const Task *k, const Expr *const *dims) {
   return type_get(k->h->m, k->t->dtype, k->t->rank, dims);
 }
 
-/* The sum (or what else) over a dimension of a piece that is cut is partial. */
+/* The sum (or other reduction) over a cut dimension of a piece is partial. */
 static void sum_over(const Task *k, const Piece *p, int d, Reduction r) {
   uint32_t axes = cut_axes(k->h, p, d);
   if (!axes) return;

@@ -4,10 +4,10 @@
 
 #include "tests/hand_shaped.h"
 
-/* ---- loops: nothing stands between a loop and its carries, a repeat and its leaves, so what these need is made
- * before */
+/* ---- loops: no operation stands between a loop and its carries, or a repeat and its leaves, so their operands are
+ * made before */
 
-/* What decides on rounds is what the first rank computed, unless all compute it from sizes. */
+/* The first rank decides on rounds, unless all ranks compute the condition from sizes. */
 static void decide(Hand *h, Piece *p, const Op *from) {
   uint32_t axes = 0;
   resolve(h, p);
@@ -64,7 +64,7 @@ static void hand_loop_part(Hand *h, const Op *op, const Loop *l, Piece *next) {
 
 /* ---- outputs */
 
-/* Does the cut say where dimension d of the piece lies?  A careless hand looks at its length only. */
+/* Does the cut say where dimension d of the piece lies?  A careless author compares the length only. */
 static bool says(Hand *h, const DimLayout *cut, const Expr *extent, const Piece *p, int d, bool careless) {
   const Expr *lo, *hi;
   part_of_dim(h, cut, extent, &lo, &hi);
@@ -112,10 +112,10 @@ static void hand_output(Hand *h, const Output *o) {
 
 typedef struct HandResult {
   int decisions, slips;
-  bool adds; /* the order of some sum is another than at level 1 */
+  bool adds; /* the order of some sum differs from level 1 */
 } HandResult;
 
-/* NULL when what was written is no function. */
+/* Returns NULL if the text is no valid function. */
 static Func *hand_write(Module *m, const Func *l1, Random *r, int rate, const bool *held, Arena *arena,
                         HandResult *result) {
   Func *f = module_func_add(m, "rank", 2);
@@ -134,7 +134,7 @@ static Func *hand_write(Module *m, const Func *l1, Random *r, int rate, const bo
     const Op *op = &l1->ops.items[i];
     const Loop *l = NULL;
     for (int k = 0; k < loops.n; k++)
-      if (loops.items[k].begin <= i && i < loops.items[k].end) l = &loops.items[k]; /* the innermost that has begun */
+      if (loops.items[k].begin <= i && i < loops.items[k].end) l = &loops.items[k]; /* the innermost */
     h->in_loop = l != NULL;
     if (!l && h->b.stage + 1 < m->mesh.stages && below(r, (int)l1->ops.n / 2 + 1) == 0) h->b.stage++;
     if (l && op->kind == OP_loop) before_loop(h, l);

@@ -18,7 +18,7 @@ typedef struct InterpProgram {
   InterpResult result;
 } InterpProgram;
 
-/* Parses "apc.ir 1" + text and verifies it; exits when that fails (a broken test). */
+/* Parses "apc.ir 1" + text and verifies it; exits if that fails (a broken test). */
 static inline InterpProgram interp_program(const char *text) {
   InterpProgram p = {.arena = arena_new()};
   p.diags = diags_new(p.arena);
@@ -43,7 +43,7 @@ static inline InterpTensor *program_input(InterpProgram *p, const char *name, DT
   return &item->tensor;
 }
 
-/* Floats (or whole numbers) into an input, whatever the domain. */
+/* Puts floats (or whole numbers) into an input, in any domain. */
 static inline void program_numbers(InterpProgram *p, const char *name, DType t, int rank, const int64_t *dims,
                                    const double *v) {
   InterpTensor *x = program_input(p, name, t, rank, dims);
@@ -60,7 +60,7 @@ static inline bool tool_program_run(InterpProgram *p, const char *func) {
   return ok;
 }
 
-/* The first diagnostic's message, "" when there is none. */
+/* The first diagnostic's message; "" if none. */
 static inline const char *program_error(const InterpProgram *p) {
   return p->diags->n ? p->diags->items[0].message : "";
 }

@@ -1,9 +1,8 @@
-/* tests/kernel_case.h - one case of the tests of generated kernels: its units, memory to run them in, and the
+/* tests/kernel_case.h - one case of the tests of generated kernels: its units, the memory to run them in, and the
  * comparison with the reference interpreter.
  *
- * Matrix products are evaluated here by a naive loop over the described strides, so that the mapping is tested and not
- * a library.
- */
+ * A naive loop over the described strides evaluates matrix products, so that the mapping is tested and not a
+ * library. */
 #ifndef APC_TESTS_KERNEL_CASE_H
 #define APC_TESTS_KERNEL_CASE_H
 
@@ -25,12 +24,12 @@ typedef struct Case {
   const Func *f;
   UnitList *units;
   int64_t *symbols;
-  bool here;       /* it is run: in this quarter (test.h) */
-  UnitList *apart; /* NULL unless `units` are with what joins, for the CPU only: without that */
+  bool here;       /* it runs in this quarter (test.h) */
+  UnitList *apart; /* the units without joined followers, for the CPU only; NULL unless `units` have those */
   struct Case *next;
 } Case;
 
-/* How a kernel is run: ptr has the operands, then the results; `share`: results may be operands. */
+/* How a kernel is run: ptr has the operands, then the results; `share`: results may overwrite operands. */
 typedef struct Runner {
   void (*call)(const struct Runner *r, const Case *c, const Unit *u, void *const *ptr, bool share);
   void *library; /* of dlopen */
@@ -39,8 +38,8 @@ typedef struct Runner {
 
 static Case *cases, **last_case = &cases;
 static int ncases;
-static KernelSet kernels; /* of the cases that are run */
-static KernelSet others;  /* of the others: printed, and that is all */
+static KernelSet kernels; /* of the cases that run */
+static KernelSet others;  /* of the other cases, which are only printed */
 enum { GUARD = 64 };
 
 static const char *symbol_of(const Unit *u) { return kernels.kernels.items[u->kernel].symbol; }
@@ -49,7 +48,7 @@ static const char *symbol_of(const Unit *u) { return kernels.kernels.items[u->ke
 
 typedef struct Memory {
   const Case *c;
-  unsigned char **data; /* per value, NULL before it is made */
+  unsigned char **data; /* per value; NULL before it is computed */
   size_t *bytes;
   size_t n;
 } Memory;
@@ -67,7 +66,7 @@ static int64_t elements_of(const Case *c, Val v) {
   return n;
 }
 
-/* Filled with 0x7f: reading what nobody wrote gives large numbers; the guard behind must stay. */
+/* Fills the value with 0x7f: uninitialised reads give large numbers.  The guard bytes after it must stay. */
 static void make_value(Memory *m, Val v) {
   m->bytes[v] = (size_t)elements_of(m->c, v) * dtype_bytes(units_type(m->c->units, m->c->f, v)->dtype);
   m->data[v] = aligned_alloc(64, (m->bytes[v] + GUARD + 63) / 64 * 64);
@@ -158,7 +157,7 @@ static void run_unit(Memory *m, const Unit *u, const Runner *runner, bool share)
       make_value(m, u->out[0]);
       run_gemm(m, u);
       break;
-    case UNIT_VIEW: /* copied: what is behind an alias is the memory planner's affair */
+    case UNIT_VIEW: /* copied: aliases are tested with the memory planner */
       make_value(m, u->out[0]);
       CHECKF(value_of(m->c, u->view_offset) >= 0 &&
                  (size_t)value_of(m->c, u->view_offset) + m->bytes[u->out[0]] <= m->bytes[u->in[0]],
@@ -173,7 +172,7 @@ static void run_unit(Memory *m, const Unit *u, const Runner *runner, bool share)
   for (int i = 0; i < u->nout; i++)
     for (int k = 0; k < GUARD; k++)
       if (m->data[u->out[i]][m->bytes[u->out[i]] + (size_t)k] != 0x7f) {
-        CHECKF(false, "%s: unit %s writes behind its result", m->c->name, op->name);
+        CHECKF(false, "%s: unit %s writes past its result", m->c->name, op->name);
         break;
       }
 }
@@ -255,9 +254,10 @@ static void fill_inputs(Case *c, uint64_t seed) {
   }
 }
 
-static bool joining; /* the cases that are added */
+static bool joining; /* for the cases that are added */
 
-static DeviceKind case_device = DEVICE_cpu; /* whom cases are legalised for; only CPUs' are printed at once */
+static DeviceKind case_device = DEVICE_cpu; /* the device that cases are legalised for; only cases for CPUs are printed
+                                               at once */
 
 static void add_case(const char *name, InterpProgram p, uint64_t seed) {
   Case *c = calloc(1, sizeof *c);
@@ -296,7 +296,7 @@ static bool is_empty_somewhere(const Case *c) {
   return empty;
 }
 
-/* Runs a case with a symbol of 0; false when the function is not defined for that, or has no such dimension. */
+/* Runs a case with a symbol of 0; false if the function is not defined for that or has no such dimension. */
 static __attribute__((unused)) bool run_case_empty(Case *c, const Runner *runner, int symbol) {
   int64_t before = c->symbols[symbol];
   c->symbols[symbol] = 0;

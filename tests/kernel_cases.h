@@ -1,5 +1,6 @@
-/* tests/kernel_cases.h - what tests of generated kernels share: units of every operation and of random fused graphs
- * (kernel_texts.h, kernel_graphs.h), how they are run and compared (kernel_case.h), and the CPU kernels of all. */
+/* tests/kernel_cases.h - shared by the tests of generated kernels: units of every operation and of random fused graphs
+ * (kernel_texts.h, kernel_graphs.h), how they are run and compared (kernel_case.h), and the CPU kernels of all
+ * cases. */
 #ifndef APC_TESTS_KERNEL_CASES_H
 #define APC_TESTS_KERNEL_CASES_H
 
@@ -27,8 +28,8 @@ static void *load_library(const char *library) {
   return handle;
 }
 
-/* Compiles texts [from, to) as one file, with one prelude: that is what takes the time.  KERNEL_CFLAGS are words that
- * come last, to test what machines with other vectors run: -mno-avx512f. */
+/* Compiles texts [from, to) as one file with one prelude, since the prelude takes most of the time.  The words of
+ * KERNEL_CFLAGS come last, to test what machines with other vectors run: -mno-avx512f. */
 static bool compile(const char **texts, size_t from, size_t to, size_t number) {
   const char *source = temp_path("kernels.c");
   const char *more = getenv("KERNEL_CFLAGS");
@@ -42,7 +43,7 @@ static bool compile(const char **texts, size_t from, size_t to, size_t number) {
   return system(command) == 0;
 }
 
-/* The CPU kernels of all cases; even small loops are shared by threads. */
+/* The CPU kernels of all cases; threads share even small loops. */
 static __attribute__((unused)) void *compile_c(void) {
   enum { TOGETHER = 16 };
   char library[4500], command[12000];
@@ -52,7 +53,7 @@ static __attribute__((unused)) void *compile_c(void) {
     if (!compile(texts, i, i + TOGETHER < n ? i + TOGETHER : n, i)) return NULL;
   snprintf(library, sizeof library, "%s/k.so", temp_root());
   snprintf(command, sizeof command, "cc -shared -fopenmp %s/k*.o -o %s -lm", temp_root(), library);
-  setenv("OMP_WAIT_POLICY", "passive", 1); /* as ranks have it; read when the OpenMP library is loaded */
+  setenv("OMP_WAIT_POLICY", "passive", 1); /* as ranks set it; read when the OpenMP library is loaded */
   return system(command) == 0 ? load_library(library) : NULL;
 }
 

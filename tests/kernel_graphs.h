@@ -52,7 +52,7 @@ static bool accepts(OpKind k, DType t) {
   return classes[k] && strchr(classes[k], c == DTC_F ? 'F' : c == DTC_B ? 'B' : 'I');
 }
 
-/* Inputs are in [-1, 1) and [0, 4): spread to where the functions are interesting. */
+/* Inputs are in [-1, 1) and [0, 4): spreads them over the range where the functions are interesting. */
 static Val spread(Builder *b, Val v, double by, double plus) {
   const Type *t = type_of(b->f, v);
   if (t->dtype == DT_bool) return v;

@@ -125,7 +125,7 @@ static void moves(void) {
   text_case("pad", IN("x", "f32[b,s]") "  %y = pad %x {low=[1, 0], high=[2, 3], value=7} : f32[b + 3,s + 3]\n"
             "  %e = exp %x : f32[b,s]\n"
             "  %z = pad %e {low=[0, 2], high=[0, 0], value=-1} : f32[b,s + 2]\n" OUT("y") OUT("z"));
-  /* Along the row, sliced, one in another, along rows; several with borders of their own, more than there are loops. */
+  /* Along the row, sliced, nested, along rows; several with different borders, more than there are loops. */
   text_case("concat of many", IN("x", "f32[b,s]") IN("y", "f32[b,4]") IN("z", "f32[b,33]")
             "  %c = concat %x, %y, %z, %y {axis=1} : f32[b,s + 41]\n  %h = const {value=0.5} : f32[b,s + 41]\n"
             "  %m = mul %c, %h : f32[b,s + 41]\n"
@@ -144,7 +144,7 @@ static void moves(void) {
             IN("z", "f32[b,0]") "  %c = concat %x, %z, %y {axis=1} : f32[b,s + 4]\n"
             "  %d = concat %y, %y {axis=0} : f32[2*b,4]\n"
             "  %e = tanh %d : f32[2*b,4]\n" OUT("c") OUT("d") OUT("e"));
-  /* Copied past the caches, in rows that begin anywhere. */
+  /* Copied past the caches, in rows that begin at any address. */
   text_case("concat large", IN("x", "f32[3,349,1013]") IN("y", "f32[3,1,1013]")
             "  %c = concat %x, %y {axis=1} : f32[3,350,1013]\n" OUT("c"));
   text_case("broadcast", IN("x", "f32[5]") IN("o", "f32[1,s]") "  %y = broadcast %x {dims=[0]} : f32[5,s]\n"
@@ -257,8 +257,8 @@ static void attentions(void) {
       }
 }
 
-/* Whole vectors, which are read where they lie: three rows against three chunks of keys, the third of which only the
- * last row sees, and two panels of rows. */
+/* Whole vectors, which are read in place: three rows against three chunks of keys, of which only the last row sees the
+ * third, and two panels of rows. */
 static void long_attentions(void) {
   text_case("attention of chunks", IN("q", "f32[1,2,1,3,64]") IN("k", "f32[1,2,1100,64]") IN("v", "f32[1,2,1100,64]")
             "  %i = iota {axis=0, start=1022} : i64[3]\n  %j = iota {axis=0, start=0} : i64[1100]\n"
@@ -278,7 +278,7 @@ static void long_attentions(void) {
             " : f32[1,2,1,40,64], f32[1,2,1,40]\n" OUT("y") OUT("z"));
 }
 
-/* More rows and keys than a tile of a GPU has, none a multiple; rows that see no key, keys that no row sees. */
+/* More rows and keys than a tile of a GPU, never a multiple; rows that see no key, keys that no row sees. */
 static void tiled_attentions(void) {
   static const char *const types[] = {"f32", "f16", "bf16"};
   static const struct {
@@ -312,8 +312,8 @@ static void tiled_attentions(void) {
   }
 }
 
-/* More rows and keys than panels and blocks have, rows that see no key, keys that no row sees, results of more elements
- * than a warp has. */
+/* More rows and keys than panels and blocks, rows that see no key, keys that no row sees, results of more elements than
+ * a warp. */
 static void attention_gradients(void) {
   static const char *const types[] = {"f32", "f64", "f16", "bf16"};
   static const struct {
@@ -358,7 +358,7 @@ static void attention_gradients(void) {
   }
 }
 
-/* A few rows against many keys: for GPUs only, where the keys are cut into pieces, the last of which sees none here. */
+/* A few rows against many keys: for GPUs only, which split the keys; the last part sees no key here. */
 static __attribute__((unused)) void split_attentions(void) {
   static const char *const types[] = {"f32", "f16", "bf16"};
   static const char *const rows[][4] = {
@@ -384,7 +384,7 @@ static __attribute__((unused)) void split_attentions(void) {
   case_device = DEVICE_cpu;
 }
 
-/* Heads where one product of queries, keys and values has them: x is [b, s, g, r + 2, k], r heads of queries, one of
+/* Heads as one product of queries, keys and values lays them out: x is [b, s, g, r + 2, k], r heads of queries, one of
  * keys and one of values.  Only attention, its gradients and rotations compute. */
 static __attribute__((unused)) void placed_attentions(void) {
   static const char *const types[] = {"f32", "f16", "bf16", "f64"};
@@ -418,7 +418,7 @@ static __attribute__((unused)) void placed_attentions(void) {
     text_printf(&x, "  %%o1 = transpose %%o {perm=[0,3,1,2,4]} : %s[%s,%d,%s]\n"
                 "  %%o2 = reshape %%o1 : %s[%s,%s,%d*%s]\n  output \"o\" %%o2 @{}\n", t, bsg, r, k, t, b, s,
                 heads, k);
-    if (i % 4 == 0 || i % 4 == 3) text_add(&x, "  output \"l\" %l @{}\n"); /* what is rotated is rounded */
+    if (i % 4 == 0 || i % 4 == 3) text_add(&x, "  output \"l\" %l @{}\n"); /* rotated values are rounded */
     text_printf(&x, "  %%d1 = reshape %%d0 : %s[%s,%d,%s]\n  %%d = transpose %%d1 {perm=[0,2,3,1,4]} :"
                 " %s[%s,%s,%d,%s,%s]\n", t, bsg, r, k, t, b, g, r, s, k);
     for (int m = 0; m < 3; m++) {
@@ -518,7 +518,7 @@ static void windows(void) {
       {"conv_filter", "b,3,s", "b,2,s", "spec=\"ncH,noH->ocH\", starts=[-1], strides=[1], dilations=[2]", "2,3,2"},
       {"conv_filter", "b,3,9,s", "b,2,4,s",
        "spec=\"ncHW,noHW->ocHW\", starts=[-1, -1], strides=[2, 1], dilations=[1, 1]", "2,3,3,3"},
-      /* several tiles of a GPU in both directions, none whole, of each shape */
+      /* several tiles of a GPU in both directions, all of them incomplete, of each shape */
       {"conv", "b,7,s,12", "3,3,12,70", "spec=\"nHWc,HWco->nHWo\", starts=[-1, -1], strides=[1, 1], dilations=[1, 2]",
        "b,7,s,70"},
       {"conv", "b,50,57,3", "1,1,3,130", "spec=\"nHWc,HWco->nHWo\", starts=[0, 0], strides=[1, 1], dilations=[1, 1]",
@@ -529,7 +529,7 @@ static void windows(void) {
        "b,43,44,130"},
       {"conv", "b,2,12,7,s", "2,40,12,3,3",
        "spec=\"ngcHW,gocHW->ngoHW\", starts=[-1, 0], strides=[2, 1], dilations=[1, 1]", "b,2,40,4,s"},
-      /* weights as filters, as GPUs have them */
+      /* weights as filters, as for GPUs */
       {"conv", "b,7,s,12", "70,3,3,12", "spec=\"nHWc,oHWc->nHWo\", starts=[-1, -1], strides=[1, 1], dilations=[1, 2]",
        "b,7,s,70"},
       {"conv", "b,7,s,3", "130,3,3,3", "spec=\"nHWc,oHWc->nHWo\", starts=[-1, -1], strides=[1, 1], dilations=[1, 1]",
@@ -583,7 +583,7 @@ static void windows(void) {
             " strides=[2], dilations=[1]} : u8[s div 2]\n" OUT("y"));
 }
 
-/* With what joins them: for GPUs only, where the kernel does that. */
+/* With joined followers: for GPUs only, whose kernels support them. */
 static __attribute__((unused)) void joined_convolutions(void) {
   static const struct {
     const char *x, *w, *spec, *y, *flat; /* flat: y with its channels in one dimension */
@@ -652,7 +652,7 @@ static void indexing(void) {
             "  %%c = scan %%x {op=sum, axis=1, exclusive=0, reverse=0} : %s[b,s,3]\n"
                            "  %%m = scan %%x {op=max, axis=0, exclusive=1, reverse=1} : %s[b,s,3]\n" OUTF("p")
             OUTF("q") OUTF("y") OUTF("c") OUTF("m"), t, t, t, t));
-    text_case(arena_printf(a, "first %s", t), /* one of whose results is used alone; as many as there are; many */
+    text_case(arena_printf(a, "first %s", t), /* one result of which is used alone; as many as there are; many */
               arena_printf(a, "  %%x = input {name=\"x\"} : %s[b,s,3] @{}\n  %%z = input {name=\"z\"} : %s[200,b] @{}\n"
             "  %%v, %%i = topk %%x {axis=2, descending=1, k=2} : %s[b,s,2], i64[b,s,2]\n"
             "  %%u, %%j = topk %%x {axis=2, descending=0, k=1} : %s[b,s,1], i64[b,s,1]\n"
@@ -669,7 +669,7 @@ static void indexing(void) {
             OUTF("z"), t, t, t));
     arena_free(a);
   }
-  for (int i = 0; i < 4; i++) { /* every place of a tile and of a panel; rows of no group among them; b and s groups */
+  for (int i = 0; i < 4; i++) { /* every place in a tile and in a panel; rows of no group among them; b and s groups */
     Arena *a = arena_new();
     const char *t = (const char *const[]){"f32", "f64", "f16", "bf16"}[i];
     text_case(arena_printf(a, "grouped %s", t),

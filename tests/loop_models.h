@@ -8,8 +8,8 @@ typedef struct LoopModel {
   const char *name, *text;
 } LoopModel;
 
-/* Sequence 5, batch 4, hidden 6: two ranks cut evenly, three and four do not.  Weights are inputs, so that they are
- * random. */
+/* Sequence 5, batch 4, hidden 6: two ranks divide them evenly, three and four do not.  Weights are inputs, so that they
+ * are random. */
 static const LoopModel loop_models[] = {
     {"LSTM with stacked results",
      "func @main level 1 { %x = input {name=\"x\"} : f64[5, 4, 3] %w = input {name=\"w\"} : f64[3, 4, 6] %r = input "

@@ -1,8 +1,7 @@
-/* tests/mutants.h - copies of level-2 functions that may be changed, and random changes of them.
+/* tests/mutants.h - copies of level-2 functions for mutation, and random mutations of them.
  *
- * A change takes another operand of the type, moves where a part or a window begins or ends, names other mesh axes or
- * another reduction, or leaves an operation out.  Most are faults, some harmless, some not even valid.
- */
+ * A mutation takes another operand of the type, moves the begin or end of a part or a window, names other mesh axes or
+ * another reduction, or leaves out an operation.  Most are faults, some are harmless, some are not even valid. */
 #ifndef APC_TESTS_MUTANTS_H
 #define APC_TESTS_MUTANTS_H
 
@@ -39,7 +38,7 @@ static inline void replace_uses(Func *f, Val old, Val by) {
     if (f->outputs.items[i].value == old) f->outputs.items[i].value = by;
 }
 
-/* The expression of another rank: the one on the other side of the first axis it depends on. */
+/* The expression of another rank: of the opposite coordinate on the first axis that it depends on. */
 static inline const Expr *mirrored(Module *m, const Expr *e) {
   for (int a = 0; a < m->mesh.naxes; a++)
     if (ex_uses(e, m->mesh.axes[a].symbol))
@@ -95,7 +94,7 @@ static inline bool mutate_attr(Module *m, Op *op, Below below, void *random) {
   return memcmp(a, &before, sizeof before) != 0;
 }
 
-/* Changes one operation at random; false when nothing came of it. */
+/* Changes one operation at random; false if nothing was changed. */
 static inline bool mutate(Module *m, Func *f, Below below, void *random) {
   Op *op = &f->ops.items[below(random, (int)f->ops.n)];
   int how = below(random, 4);

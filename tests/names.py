@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""tests/names.py SOURCE_DIR - public names, those in headers: a type has its name for itself, and the first word of a
-function's name belongs to one room, so that a reader knows where to look.  Not looked at: texts of kernels, which are
-compiled apart from us, and functions of libraries that a header declares."""
+"""tests/names.py SOURCE_DIR - public names are unique: every type of a header has its own name, and the first word of a
+function's name belongs to one room, so that a reader knows where to look.  Skipped: texts of kernels, which are
+compiled separately, and functions of libraries that a header declares."""
 import collections
 import pathlib
 import re

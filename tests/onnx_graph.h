@@ -56,7 +56,7 @@ static inline void begin(void) {
   opset = 17;
 }
 
-/* "a,b,,c" as a list; empty parts are empty strings. */
+/* Splits "a,b,,c" into a list; empty parts are empty strings. */
 static inline char **list_of(const char *text, size_t *n) {
   char **out = ARENA_ARRAY(arena, char *, strlen(text) + 1);
   *n = 0;
@@ -246,7 +246,7 @@ static inline bool import_with(const OnnxImportOptions *options) {
 
 static inline bool import(void) { return import_with(NULL); }
 
-/* The model as a file, for tools of others; after import(), which completes it. */
+/* Writes the model as a file for other tools; after import(), which completes it. */
 static inline bool write_graph(const char *path) {
   Onnx__OperatorSetIdProto set = ONNX__OPERATOR_SET_ID_PROTO__INIT, *sets = &set;
   set.has_version = 1;

@@ -1,4 +1,5 @@
-/* tests/onnx_numbers.h - numbers through a graph of tests/onnx_graph.h: fill inputs, import and interpret, compare. */
+/* tests/onnx_numbers.h - runs numbers through a graph of tests/onnx_graph.h: fill inputs, import and interpret,
+   compare. */
 #ifndef APC_TESTS_ONNX_NUMBERS_H
 #define APC_TESTS_ONNX_NUMBERS_H
 
@@ -21,7 +22,7 @@ static inline InterpNamed filled(const char *name, int rank, const int64_t *dims
   return x;
 }
 
-/* Output `name`; NULL when the model is refused or does not run. */
+/* Output `name`; NULL if the model is refused or does not run. */
 static inline const InterpTensor *run(int n, const InterpNamed *list, const char *name) {
   InterpResult *result = ARENA_NEW(arena, InterpResult);
   bool ok =

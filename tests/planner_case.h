@@ -15,7 +15,8 @@ typedef struct Case {
   Plan *p;
 } Case;
 
-/* Without a target, or with a text that is no model, there is no plan.  The module has the plan's mesh. */
+/* Plans the text for the target.  Without a target, or with an invalid text, there is no plan.  The module has the
+   plan's mesh. */
 static inline Case plan_on(Arena *a, const char *text, const Target *t, PlanOptions o) {
   Case c = {.a = a, .d = diags_new(a), .t = t};
   c.m = ir_parse("model.ir", text, c.d);

@@ -1,8 +1,8 @@
 /* tests/programs.h - small hand-made Programs and their artifacts, for tests of the runtime.
  *
  * A Make builds one entry stage by stage: make_begin, instructions, make_end per body.  Buffers of a body live through
- * the whole body.  Kernels are C text, compiled by the system's compiler; artifacts are put behind build/apcrt-stub.
- */
+ * the whole body.  Kernels are C text, compiled by the system's compiler; artifacts are appended to
+ * build/apcrt-stub. */
 #ifndef APC_TESTS_PROGRAMS_H
 #define APC_TESTS_PROGRAMS_H
 
@@ -22,15 +22,15 @@
 
 typedef struct Make {
   ProgramBuilder *b;
-  uint32_t entry, stage, body, first; /* of the body under way */
-  ProgramPhase phase;                 /* of the bodies from here on */
+  uint32_t entry, stage, body, first; /* of the current body */
+  ProgramPhase phase;                 /* of the following bodies */
   uint32_t stages, events, keys;
   uint32_t schedule[64][64], calls[64]; /* per stage: body * 4096 + micro-batch */
   const char *kernels;                  /* C text, or NULL */
-  const char *embedded;                 /* one file of weights in the image, or NULL */
-  ProgramImageKind image;               /* the kernels pass for, */
-  const char *arch;                     /* and the architecture */
-  const char *cubin;                    /* a file that passes for code for GPUs of sm_90, behind it, or NULL */
+  const char *embedded;                 /* one file of weights in the image; NULL if none */
+  ProgramImageKind image;               /* the kernels' kind, */
+  const char *arch;                     /* and their architecture */
+  const char *cubin;                    /* a file used as code for GPUs of sm_90, after the kernels; NULL if none */
   uint32_t embedded_blob;
 } Make;
 
@@ -52,7 +52,7 @@ static inline uint32_t make_mul(Make *m, uint32_t x, uint32_t y) { return progra
 static inline uint32_t make_sub(Make *m, uint32_t x, uint32_t y) {
   return make_add(m, x, make_mul(m, make_number(m, -1), y));
 }
-/* Where part `r` of n begins in an extent: floor(r * extent / n). */
+/* The begin of part `r` of n in an extent: floor(r * extent / n). */
 static inline uint32_t make_cut(Make *m, uint32_t r, uint32_t extent, int64_t n) {
   return program_expr(m->b, PX_div, make_mul(m, r, extent), make_number(m, n));
 }
@@ -85,7 +85,7 @@ static inline uint32_t make_bytes(Make *m, DType t, ProgramList dims) {
   return bytes;
 }
 
-/* A tensor in a buffer of its own; slots > 1: it lives over all calls of the entry. */
+/* A tensor in a buffer of its own; if slots > 1, it lives over all calls of the entry. */
 static inline uint32_t make_tensor(Make *m, ProgramClass class_, DType t, uint32_t slots, ProgramList dims) {
   bool persistent = class_ == PC_param || class_ == PC_state;
   uint32_t buffer = program_add_buffers(m->b, &(ProgramBuffer){.name = program_string(m->b, program_class_name(class_)),
@@ -112,7 +112,7 @@ static inline ProgramInstr make_instr(Make *m, ProgramInstrKind kind, const char
 }
 static inline void make_put(Make *m, ProgramInstr x) { program_add_instrs(m->b, &x); }
 
-/* A kernel that may write all of its tensors. */
+/* A kernel that may write all its tensors. */
 static inline void make_launch(Make *m, const char *kernel, ProgramList tensors, ProgramList scalars) {
   ProgramInstr x = make_instr(m, PI_launch, kernel, tensors);
   for (x.object = 0; x.object < program_count_kernels(m->b); x.object++)
@@ -133,8 +133,8 @@ static inline void make_gemm(Make *m, ProgramList tensors, uint32_t rows, uint32
   make_put(m, x);
 }
 
-/* Begins a loop of `count` rounds, at most expression `most` (or PROGRAM_NONE); make_repeat ends it, `again` a tensor
- * or PROGRAM_NONE. */
+/* Begins a loop of `count` rounds, at most expression `most` (or PROGRAM_NONE); make_repeat ends it, with a tensor or
+ * PROGRAM_NONE as `again`. */
 static inline uint32_t make_loop(Make *m, const char *where, uint32_t round, uint32_t count, uint32_t most) {
   ProgramInstr x = make_instr(m, PI_loop, where, MAKE_LIST(m, round, count));
   x.exprs = make_list(m, most != PROGRAM_NONE, &most);
@@ -242,7 +242,7 @@ static inline uint64_t make_file_hash(const char *path) {
   return hash;
 }
 
-/* Writes the artifact `name` and returns its path, valid until the next but three; ends the builder. */
+/* Writes the artifact `name` and returns its path, which is valid for the next three calls; ends the builder. */
 static inline const char *make_artifact(Make *m, const char *name) {
   static char paths[4][4400];
   static unsigned next;
@@ -289,10 +289,10 @@ static inline ApcModel *make_load_within(const char *path, int milliseconds) {
   return m;
 }
 
-/* Loads an artifact whose ranks are not late, also on a machine that has other work. */
+/* Loads an artifact whose ranks are not slow, also on a busy machine. */
 static inline ApcModel *make_load(const char *path) { return make_load_within(path, 60000); }
 
-/* One of whose ranks is late on purpose. */
+/* Loads an artifact with a rank that is slow on purpose. */
 static inline ApcModel *make_load_late(const char *path) { return make_load_within(path, 2000); }
 
 #endif

@@ -1,4 +1,4 @@
-/* tests/prove_models.h - level-1 models of the tests of the prover; text without header and mesh. */
+/* tests/prove_models.h - level-1 models for the tests of the prover; text without header and mesh. */
 #ifndef APC_TESTS_PROVE_MODELS_H
 #define APC_TESTS_PROVE_MODELS_H
 
@@ -92,8 +92,8 @@ static const char *const cached =
     "  output \"s\" %s\n"
     "}\n";
 
-/* Scanned inputs, stacked results, carries that are swapped, a loop in a loop, rounds and a condition that the data
- * decide. */
+/* Scanned inputs, stacked results, carries that are swapped, a nested loop, rounds and a condition that depend on
+ * data. */
 static const char *const recurrent =
     "symbol b\n"
     "param \"wx\" : f32[3, 8] = zeros\nparam \"wh\" : f32[8, 8] = zeros\n"
@@ -140,7 +140,7 @@ static const char *const recurrent =
     "  output \"y\" %yl\n"
     "}\n";
 
-/* Every windowed operation: strided, padded, grouped, with an order of dimensions of its own. */
+/* Every windowed operation: strided, padded, grouped, with its own order of dimensions. */
 #define WINDOWED(symbols, IMAGE, STEPS, HALF, GRID) \
   symbols \
       "param \"w\" : f32[3, 4, 6] = normal 1 seed 1\nparam \"v\" : f32[2, 6, 4] = normal 1 seed 2\n" \
@@ -174,7 +174,7 @@ static const char *const recurrent =
 static const char *const windowed = WINDOWED("", "13", "7", "4", "5");
 static const char *const windowed_late = WINDOWED("symbol b\n", "b + 8", "b + 2", "b - 1", "b");
 
-/* Sorting, prefixes, and rows that indices name. */
+/* Sorting, prefix sums, and rows selected by indices. */
 static const char *const indexed =
     "func @main level 1 {\n"
     "  %x = input {name=\"x\"} : f32[6, 8]\n"
@@ -201,7 +201,7 @@ static const char *const indexed =
     "  output \"l\" %l\n"
     "}\n";
 
-/* Attention with all of its gradients: keys of one are cut, queries of the others. */
+/* Attention with all of its gradients: in one the keys are cut, in the others the queries. */
 static const char *const attended =
     "func @main level 1 {\n"
     "  %q = input {name=\"q\"} : f32[4, 2, 2, 6, 3]\n"
@@ -229,7 +229,7 @@ static const char *const attended =
     "  output \"dv\" %dv\n"
     "}\n";
 
-/* Rows that meet the matrices their indices name. */
+/* Rows multiplied by the matrices that their indices select. */
 static const char *const mixture =
     "symbol b\n"
     "param \"router\" : f32[4, 6] = zeros\nparam \"gate\" : f32[6, 4, 5] = zeros\nparam \"up\" : f32[6, 4, 5] = zeros\n"

@@ -1,10 +1,9 @@
-/* tests/random_graph.h - level-1 functions at random: graphs with fan-out, diamonds and loops over all kinds of
+/* tests/random_graph.h - random level-1 functions: graphs with fan-out, diamonds and loops over all kinds of
  * operations.
  *
- * A graph grows from a few inputs: every step takes an operation and operands of the pool at random, and puts the
- * result into the pool. Functions are continuous and tame, so that doubles stay comparable whatever the order of sums;
- * integers are exact, so they are what is sorted, compared and used as indices, some of which lie outside their tables.
- */
+ * A graph grows from a few inputs: every step takes a random operation and operands of the pool, and puts the result
+ * into the pool.  Functions are continuous and tame, so that doubles stay comparable for any order of sums; integers
+ * are exact, so only they are sorted, compared and used as indices, some of which lie outside their tables. */
 #ifndef APC_TESTS_RANDOM_GRAPH_H
 #define APC_TESTS_RANDOM_GRAPH_H
 
@@ -21,10 +20,10 @@ typedef struct Random {
 
 static int below(Random *r, int n) { return (int)random_below(r->seed, 9, r->drawn++, (uint64_t)n); }
 
-/* A loop that has begun: carries are the first values that the pool got in it. */
+/* A loop that has begun; its carries are the first values that it added to the pool. */
 typedef struct Open {
   Val round;
-  int first, ncarries, integers; /* how many of them there were */
+  int first, ncarries, integers; /* sizes of the pools when it began */
 } Open;
 
 enum { MAX_OPEN = 2 };
@@ -39,8 +38,8 @@ typedef struct Making {
   int nintegers;
   Open open[MAX_OPEN]; /* the innermost last */
   int nopen;
-  const Expr *extents[5]; /* what dimensions are made of */
-  bool looks;             /* at indices */
+  const Expr *extents[5]; /* the extents that dimensions are made of */
+  bool looks;             /* uses indices */
 } Making;
 
 static const Expr *any_extent(Making *k) { return k->extents[below(k->r, 5)]; }
@@ -52,7 +51,7 @@ static const Type *type(const Making *k, Val v) { return type_of(k->b.f, v); }
 
 static int rank_of(const Making *k, Val v) { return type(k, v)->rank; }
 
-/* A value of the same type as v, v itself when there is no other. */
+/* Another value of v's type; v itself if there is none. */
 static Val alike(Making *k, Val v) {
   int start = below(k->r, k->n);
   for (int i = 0; i < k->n; i++) {
@@ -85,7 +84,7 @@ static Val operand(Making *k, int rank, const Expr *const *dims) {
   return v ? v : input_of(k, t);
 }
 
-/* An addition to the scores of attention, of some of their dimensions; sets the attribute that says which. */
+/* An addition to the scores of attention, over some of their dimensions; sets the attribute that lists them. */
 static inline Val make_bias(Making *k, const Expr *const scores[5], Attr *bias) {
   static const char *const some[] = {"t", "bt", "st", "bst", "grt", "bgrst"};
   const Expr *dims[5];
@@ -101,7 +100,7 @@ static Val sort(Making *k, Val x, int axis) {
   return build_op(&k->b, &(OpSpec){.kind = OP_argsort, .nin = 1, .in = &x, .nattrs = 2, .attrs = a});
 }
 
-/* The first along the axis, and where they were. */
+/* The first elements along the axis, and their indices. */
 static Val first_of(Making *k, Val x, int axis, const Expr *count) {
   Attr a[] = {attr_i(AT_axis, axis), attr_i(AT_descending, below(k->r, 2)), attr_e(AT_k, count)};
   return build_op(&k->b, &(OpSpec){.kind = OP_topk, .nin = 1, .in = &x, .nattrs = 3, .attrs = a});
@@ -113,7 +112,7 @@ static Val scan(Making *k, Reduction op, Val x, int axis) {
   return build_op(&k->b, &(OpSpec){.kind = OP_scan, .nin = 1, .in = &x, .nattrs = 4, .attrs = a});
 }
 
-/* Indices of that shape: some there already, or new ones. */
+/* Indices of that shape, existing or new. */
 static Val index_of(Making *k, int rank, const Expr *const *dims) {
   const Type *t = type_get(k->m, DT_i64, rank, dims);
   Val v = below(k->r, 3) ? of_type(k, k->integers, k->nintegers, t) : 0;
@@ -129,8 +128,8 @@ static Val index_of(Making *k, int rank, const Expr *const *dims) {
   return k->integers[k->nintegers++] = v;
 }
 
-/* ---- one random operation on values of the pool; 0 when it does not apply.  Functions are continuous and tame, so
- * that doubles stay comparable whatever the order of sums. */
+/* ---- one random operation on values of the pool; 0 if it does not apply.  Functions are continuous and tame, so that
+ * doubles stay comparable for any order of sums. */
 
 static Val make_unary(Making *k) {
   static const OpKind kinds[] = {OP_neg, OP_tanh, OP_sin, OP_relu, OP_sigmoid, OP_abs, OP_copy, OP_cos};
@@ -170,7 +169,7 @@ static Val make_dot(Making *k) {
   const Expr *dims[MAX_RANK];
   int n = 0, shared = 0;
   if (t->rank == 0 || t->rank > 3) return 0;
-  if (y && rank_of(k, y) <= 3) { /* letters of y: those of x where the extents are equal */
+  if (y && rank_of(k, y) <= 3) { /* letters of y: those of x with an equal extent */
     for (int d = 0; d < rank_of(k, y); d++) {
       right[d] = (char)('p' + d);
       for (int e = 0; e < t->rank; e++)
@@ -288,7 +287,7 @@ static Val make_composite(Making *k) {
   return build_op(&k->b, &(OpSpec){.kind = OP_norm, .nin = 1, .in = &x, .nattrs = 2, .attrs = a});
 }
 
-/* The values are continuous; which they are is not, and is left unused. */
+/* The values are continuous; their indices are not, and stay unused. */
 static Val make_topk(Making *k) {
   Val x = any(k);
   int64_t extent;
@@ -306,7 +305,7 @@ static Reduction any_reduction(Making *k) {
   return kinds[below(k->r, 5)];
 }
 
-/* Products become small, what nothing was reduced into becomes finite. */
+/* Bounds products, and makes elements that nothing was reduced into finite. */
 static Val tame(Making *k, Reduction r, Val v) {
   if (!v || type(k, v)->dtype != DT_f64 || r == RED_SUM) return v;
   if (r == RED_PRODUCT) return build_unary(&k->b, OP_tanh, v);
@@ -324,8 +323,8 @@ static Val make_gather(Making *k) {
   return rank_of(k, x) == 0 ? 0 : build_gather(&k->b, x, index_of(k, below(k->r, 3), dims), below(k->r, rank_of(k, x)));
 }
 
-/* What indexed accesses begin with: a dimension of x, sizes in which it has another extent, and the attributes that
- * name it. */
+/* The common start of indexed accesses: a dimension of x, sizes with another extent there, and the attributes that name
+ * it. */
 typedef struct Access {
   Val x;
   int rank, axis;
@@ -387,7 +386,7 @@ static Val make_update(Making *k) {
   return build_op(&k->b, &(OpSpec){.kind = OP_update, .nin = 3, .in = in, .nattrs = 2, .attrs = a.attrs});
 }
 
-/* Floats are sorted; where they lay is not continuous. */
+/* Floats are sorted; their indices are not continuous. */
 static Val make_sort(Making *k) {
   Val x = any_number(k);
   if (rank_of(k, x) == 0) return 0;
@@ -405,7 +404,7 @@ static Val make_scan(Making *k) {
 
 /* ---- windows */
 
-/* Where windows lie: padded or not, stepping, dilated. */
+/* The places of windows: padded or not, strided, dilated. */
 static int windows(Making *k, int n, Attr *a) {
   const Expr *starts[MAX_WINDOWED];
   int64_t strides[MAX_WINDOWED], dilations[MAX_WINDOWED];
@@ -548,7 +547,7 @@ static Val make_any(Making *k) {
   return makers[below(k->r, (int)(sizeof makers / sizeof *makers))](k);
 }
 
-/* ---- loops: what their bodies have made leaves the pool at the end, the leaves come into it */
+/* ---- loops: the values of a body leave the pool at its end, the leaves enter it */
 
 static Val any_count(Making *k) {
   const Type *scalar = type_get(k->m, DT_i64, 0, NULL);
@@ -585,7 +584,7 @@ static void close_loop(Making *k) {
   k->nintegers = o.integers;
 }
 
-/* Values nobody uses, and some others, are outputs. */
+/* Unused values, and some others, are outputs. */
 static void make_outputs(Making *k) {
   Loops loops = loops_of(k->m->arena, k->b.f);
   Func *f = k->b.f;
@@ -598,13 +597,13 @@ static void make_outputs(Making *k) {
   }
 }
 
-/* What a graph is like. */
+/* The shape of a random graph. */
 typedef struct GraphShape {
   int least, most; /* operations */
   bool loops;
-  bool looks;                /* at indices: `within` */
-  const Expr *extents[5];    /* what dimensions are made of */
-  Val (*further)(Making *k); /* makes operations of a kind that is not here; NULL */
+  bool looks;                /* uses indices: `within` */
+  const Expr *extents[5];    /* the extents that dimensions are made of */
+  Val (*further)(Making *k); /* makes operations of other kinds; NULL if none */
 } GraphShape;
 
 static Func *make_graph(Module *m, Random *r, const GraphShape *shape, Diags *diags) {

@@ -1,6 +1,5 @@
-/* tests/random_plan.h - random models with weights and states beside what random_graph.h makes, and random legal
- * strategies and stages for them.
- */
+/* tests/random_plan.h - random models with weights and states in addition to those of random_graph.h, and random legal
+ * strategies and stages for them. */
 #ifndef APC_TESTS_RANDOM_PLAN_H
 #define APC_TESTS_RANDOM_PLAN_H
 
@@ -20,7 +19,7 @@ static inline const Type *constant_type(Making *k) {
   return type_constant_dims(t, dims) ? t : NULL;
 }
 
-/* A weight of its own, or one that is read already. */
+/* A new weight, or one that is already read. */
 static inline Val make_weight(Making *k) {
   const Type *t = constant_type(k);
   if (!t) return 0;
@@ -74,7 +73,7 @@ static inline Val make_attention(Making *k) {
            : 0;
 }
 
-/* What every stage computes for itself. */
+/* Values that every stage computes for itself. */
 static inline Val make_derived(Making *k) {
   const Type *t = type(k, any(k));
   Val v = t->rank && below(k->r, 2) ? build_iota(&k->b, t, below(k->r, t->rank)) : build_splat(&k->b, t, 0.5);
@@ -90,7 +89,7 @@ static inline Val narrow_operand(Making *k, int rank, const Expr *const *dims) {
   return cast(k, operand(k, rank, dims), DT_f32);
 }
 
-/* f32: a product, which is followed by others on GPUs, or a convolution of weights, which is on CPUs. */
+/* f32: a product, which is followed by others on GPUs, or a convolution of weights, which is followed on CPUs. */
 static inline Val make_root(Making *k, const Expr *const dims[3]) {
   const Expr *c = k->extents[below(k->r, 4)];
   Val x = narrow_operand(k, 3, (const Expr *[]){dims[0], dims[1], c});
@@ -111,7 +110,7 @@ static inline Val make_root(Making *k, const Expr *const dims[3]) {
                                    .type = type_get(k->m, DT_f32, 3, dims)});
 }
 
-/* A weight, or something that is computed. */
+/* A weight, or a computed vector. */
 static inline Val make_vector(Making *k, const Expr *n) {
   int64_t extent;
   if (below(k->r, 4) == 0 || !ex_get_const(n, &extent)) return narrow_operand(k, 1, &n);
@@ -120,7 +119,7 @@ static inline Val make_vector(Making *k, const Expr *n) {
   return build_param(&k->b, name);
 }
 
-/* And what may join it: + bias, + residual, on either side, an activation. */
+/* Operations that may join it: + bias, + residual, on either side, an activation. */
 static inline Val make_joined(Making *k) {
   const Expr *dims[3] = {any_extent(k), any_extent(k), any_extent(k)};
   Val y = make_root(k, dims);
@@ -179,7 +178,7 @@ static inline bool *tied_to_previous(const Func *f, Arena *arena) {
   return tied;
 }
 
-/* Micro-batches are not gathered: nothing may want whole what is cut over them. */
+/* Micro-batches are not gathered: no operation may need a value whole that is cut over them. */
 static inline bool can_be_made(CostModel *cost, Module *m, const Func *f, size_t op, const Strategy *strategies) {
   const Rule *r = rule_of(m, f, &f->ops.items[op]);
   for (int i = 0; i < f->ops.items[op].nin; i++) {
@@ -201,7 +200,7 @@ static inline bool drop_time(const Module *m, Strategy *s) {
   return any;
 }
 
-/* Takes micro-batches back where something wants the whole, until nothing does. */
+/* Removes micro-batches from values that an operation needs whole, until none is left. */
 static inline void mend(CostModel *cost, Module *m, const Func *f, Strategy *strategies) {
   for (bool changed = true; changed;) {
     changed = false;
@@ -219,7 +218,7 @@ static inline void mend(CostModel *cost, Module *m, const Func *f, Strategy *str
   }
 }
 
-/* As it comes, or so that it can be made. */
+/* A random plan; in seven of eight cases it is made legal. */
 static inline LowerPlan make_plan(CostModel *cost, Module *m, const Func *f, Random *r, Arena *arena) {
   Strategy *strategies = ARENA_ARRAY(arena, Strategy, f->ops.n);
   int *stages = ARENA_ARRAY(arena, int, f->ops.n), stage = 0;

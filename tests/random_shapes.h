@@ -2,8 +2,7 @@
  * for a prover.
  *
  * Dimensions of extent 1 that come and go, sizes that depend on symbols everywhere, casts between all float types,
- * booleans and integers that are reduced, tables whose rows are equal, listed constants, states.
- */
+ * reduced booleans and integers, tables of equal rows, listed constants, states. */
 #ifndef APC_TESTS_RANDOM_SHAPES_H
 #define APC_TESTS_RANDOM_SHAPES_H
 
@@ -14,7 +13,7 @@ static DType any_float(Making *k) {
   return types[below(k->r, 4)];
 }
 
-/* One cast, or one, something linear, and another. */
+/* A cast; or a cast, a linear operation, and another cast. */
 static Val make_cast(Making *k) {
   Val x = build_cast(&k->b, any(k), any_float(k));
   if (!x || below(k->r, 3) == 0) return x;
@@ -25,7 +24,7 @@ static Val make_cast(Making *k) {
   return x && below(k->r, 2) ? build_cast(&k->b, x, DT_f64) : x;
 }
 
-/* Extent-1 dimensions are dropped, and one is put in. */
+/* Drops dimensions of extent 1 and inserts one. */
 static Val make_ones(Making *k) {
   Val x = any(k);
   const Expr *dims[MAX_RANK + 1];
@@ -38,7 +37,7 @@ static Val make_ones(Making *k) {
   return n > 4 ? 0 : build_reshape(&k->b, x, n, dims);
 }
 
-/* A ramp along a dimension of extent 1, or of what else there is. */
+/* A ramp along a dimension of extent 1, or else along any. */
 static Val make_ramp(Making *k) {
   const Expr *dims[MAX_RANK];
   int rank = 1 + below(k->r, 3);
@@ -46,7 +45,7 @@ static Val make_ramp(Making *k) {
   return build_iota(&k->b, type_get(k->m, below(k->r, 3) ? DT_f64 : DT_i64, rank, dims), below(k->r, rank));
 }
 
-/* Something of extent 1 that depends on where it lies, and the dimension is dropped: a step of a ramp, an element, one
+/* A value of extent 1 that depends on its place, whose dimension is then dropped: a step of a ramp, an element, one
  * window. */
 static Val make_dropped(Making *k) {
   Module *m = k->m;
@@ -105,7 +104,7 @@ static Val make_far_pad(Making *k) {
   return build_op(&k->b, &(OpSpec){.kind = OP_pad, .nin = 1, .in = &x, .nattrs = 3, .attrs = a});
 }
 
-/* From a small place to a small place before the end. */
+/* A slice from a small start to a small distance before the end. */
 static Val make_far_slice(Making *k) {
   Val x = any(k);
   int rank = rank_of(k, x);
@@ -118,7 +117,7 @@ static Val make_far_slice(Making *k) {
   return build_slice(&k->b, x, at, start, ex_ceil_div(k->m, left, ex_const(k->m, stride)), stride);
 }
 
-/* A table whose rows are all equal: it does not say where it lies. */
+/* A table whose rows are all equal, so that it does not depend on the place of a row. */
 static Val make_flat_table(Making *k) {
   const Expr *dims[2] = {below(k->r, 2) ? any_extent(k) : ex_const(k->m, 4), any_extent(k)}, *one[1] = {any_extent(k)};
   const Type *t = type_get(k->m, DT_f64, 2, dims);
@@ -141,7 +140,7 @@ static Val make_listed(Making *k) {
                   &(OpSpec){.kind = OP_const, .nattrs = 1, .attrs = &a, .type = type_get(k->m, DT_f64, 1, dims)});
 }
 
-/* Booleans that are reduced, integers that are added; numbers again. */
+/* Booleans that are reduced, integers that are added; floats again. */
 static Val make_logical(Making *k) {
   if (below(k->r, 2) && k->nintegers) {
     Val x = k->integers[below(k->r, k->nintegers)], y = of_type(k, k->integers, k->nintegers, type(k, x));
@@ -156,7 +155,7 @@ static Val make_logical(Making *k) {
   return truth ? build_cast(&k->b, truth, DT_f64) : 0;
 }
 
-/* A state is read, added to or updated, and written. */
+/* Reads a state, adds to it or updates it, and writes it. */
 static Val make_state(Making *k) {
   Val x = any(k);
   if (k->nopen || k->m->states.n || type(k, x)->dtype != DT_f64) return 0;
@@ -189,12 +188,12 @@ static Val make_composite_of_several(Making *k) {
       Val q = operand(k, 5, (const Expr *[]){b, g, two, s, two}), key = operand(k, 4, (const Expr *[]){b, g, t, two}),
           v = operand(k, 4, (const Expr *[]){b, g, t, four});
       Attr a[4] = {attr_f(AT_scale, 0.5), attr_i(AT_causal, below(k->r, 2))};
-      int which = below(k->r, 3), n = 2, more = below(k->r, 2); /* which: 2: one result is all there is */
+      int which = below(k->r, 3), n = 2, more = below(k->r, 2); /* which: 2: it has one result only */
       Val in[] = {q, key, v, rows, columns, limit, 0};
       if (more) in[6] = make_bias(k, (const Expr *[]){b, g, two, s, t}, &a[n++]);
       if (which < 2) a[n++] = attr_i(AT_lse, 1);
       Val y = build_op(&k->b, &(OpSpec){.kind = OP_attention, .nin = 6 + more, .in = in, .nattrs = n, .attrs = a});
-      /* finite where a query sees nothing */
+      /* finite if a query sees no key */
       return which == 1 ? build_binary(&k->b, OP_max, y + 1, build_splat(&k->b, type(k, y + 1), -2)) : y;
     }
   }

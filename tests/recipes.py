@@ -3,11 +3,11 @@
 
 tests/recipes.py --into DIR RECIPE puts the texts of one recipe into a tree.
 
-In:  the indented texts below each `### RECIPE`: a file in the first column, behind it what is put into it.  A row of a
-     table, NAME(...), goes behind the last row of that name, all else to the end; a line "before `TEXT`:", "behind
-     `TEXT`:" or "instead of `TEXT`:" says another place for the lines below it: the one line, or text, that has TEXT.
-Out: each recipe alone, in a copy of the files that it changes, is compiled: the C files that it changes, and those that
-     include the tables and headers that it changes.  Nothing is linked or run.  Then each row of a table is tried
+In:  the indented texts below each `### RECIPE`: a file in the first column, followed by its new text.  A row of a
+     table, NAME(...), goes after the last row of that name, all else to the end; a line "before `TEXT`:", "after
+     `TEXT`:" or "instead of `TEXT`:" names another place for the lines below it: the only line, or text, with TEXT.
+Out: each recipe alone, in a copy of the files that it changes, is compiled: the changed C files, and those that
+     include the changed tables and headers.  Nothing is linked or run.  Then each row of a table is compiled
      without its last field, which must not compile.
 """
 import json, os, re, shlex, subprocess, sys, tempfile
@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 SOURCES = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 FILE = re.compile(r"    ([a-z]\S*/\S+\.(?:c|h|def|ir)) +(?=\S)")
-PLACE = re.compile(r"(before|behind|instead of) `(.+)`:$")
+PLACE = re.compile(r"(before|after|instead of) `(.+)`:$")
 ROW = re.compile(r"[A-Z][A-Z0-9_]*\(")
 
 
@@ -46,7 +46,7 @@ def recipes(text):
 
 
 def put_row(lines, row):
-    """Behind the last row of its name, which may have several lines."""
+    """Inserts a row after the last one of its name, which may have several lines."""
     name = ROW.match(row[0])[0]
     last = max((i for i, line in enumerate(lines) if line.startswith(name)), default=None)
     if last is None:
@@ -85,7 +85,7 @@ def put(text, place, code):
         raise ValueError(f"`{anchor}` stands there {text.count(anchor)} times, not once")
     if where == "instead of":
         return text.replace(anchor, "\n".join(code))
-    at = next(i for i, line in enumerate(lines) if anchor in line) + (where == "behind")
+    at = next(i for i, line in enumerate(lines) if anchor in line) + (where == "after")
     if where == "before" and (code[-1] == "}" or anchor.startswith("/* ----")):
         code = code + [""]
     lines[at:at] = code
@@ -93,7 +93,7 @@ def put(text, place, code):
 
 
 def apply(parts, sources, out):
-    """Writes what is changed below `out`; the files' names."""
+    """Writes the changed files below `out`; returns their names."""
     texts = {}
     for file, place, code in parts:
         path = os.path.join(sources, file)
@@ -110,7 +110,7 @@ def apply(parts, sources, out):
 
 
 def includers():
-    """{file: the C files that include it themselves}; a header is compiled as the C file of its name."""
+    """{file: the C files that include it directly}; a header is compiled as the C file of its name."""
     found = {}
     for folder in ("base", "codegen", "frontend", "ir", "passes", "program", "proof", "runtime", "tools"):
         for at, _, files in os.walk(os.path.join(SOURCES, folder)):
@@ -124,7 +124,7 @@ def includers():
 
 
 def commands(build):
-    """{C file: compiler and flags, as the build has them}"""
+    """{C file: compiler and flags of the build}"""
     found = {}
     for entry in json.load(open(os.path.join(build, "compile_commands.json"))):
         words = shlex.split(entry["command"])
@@ -135,7 +135,7 @@ def commands(build):
 
 
 def compile_unit(flags, out, unit):
-    """The compiler's messages; empty when it has none."""
+    """The compiler's messages; empty if there are none."""
     own = os.path.join(out, unit)
     compiler, *rest = flags.get(unit) or flags["passes/pipeline.c"]  # a new file is compiled as that one
     path = own if os.path.exists(own) else os.path.join(SOURCES, unit)

@@ -1,8 +1,11 @@
 #!/usr/bin/env python3
-"""tests/rooms.py SOURCE_DIR - no file includes one of a room that its own room may not include, as docs/design.md draws the rooms,
-which are the folders that there are; every file that a comment, a document or a build file names is there, and so is every file that a document links
-to; every decision that is cited by its number has an entry in docs/decisions.md, every document one in docs/README.md.  The prover and the
-algebra of elements include none of what an operation's record is made of; evaluators of operations call nothing of the rest of it."""
+"""tests/rooms.py SOURCE_DIR - checks what files include and name:
+  - no file includes one of a room that its own room may not include; docs/design.md draws the rooms, which are the
+    existing folders;
+  - every file that a comment, a document or a build file names exists, and so does every file that a document links to;
+  - every decision cited by its number has an entry in docs/decisions.md, every document one in docs/README.md;
+  - the prover and the algebra of elements include no part of an operation's record; evaluators of operations call no
+    other part of it."""
 import pathlib
 import re
 import sys
@@ -11,7 +14,8 @@ DRAWN = re.compile(r"^    ([a-z/]+)(?: +-> ([a-z/]+(?:, [a-z/]+)*))?  +[^ ]", re
 
 
 def rooms_drawn(design):
-    """What each room may include, itself among it, as docs/design.md draws it: a room stands below those it serves."""
+    """The rooms that each room may include, itself among them, as docs/design.md draws them: a room stands below those
+    it serves."""
     above = {room: set(names.split(", ") if names else []) for room, names in DRAWN.findall(design)}
     below = {}
 
@@ -35,11 +39,12 @@ def room_of(name):
     return next(("/".join(parts[:n]) for n in range(len(parts), 0, -1) if "/".join(parts[:n]) in BELOW), None)
 
 
-# What a part of a room may not include: devices are a table of functions to the rest of the runtime, communication to the executor.
+# Includes that a part of a room may not have: devices are a table of functions to the rest of the runtime,
+# communication to the executor.
 DEVICES = r'"runtime/device/(?!device\.h)|<(?:dlfcn|omp)\.h>'
 HIDDEN = {"exec": DEVICES + r'|"runtime/comm/(?!comm\.h)', "host": DEVICES, "launch": DEVICES, "session": DEVICES}
 HIDDEN = {f"runtime/{part}/": re.compile(rf"\s*#include (?:{what})") for part, what in HIDDEN.items()}
-# What kinds of devices share knows none of them, and none knows another.
+# Code shared by kinds of devices depends on none of them, and none on another.
 HIDDEN |= {f"codegen/{part}/": re.compile(rf'\s*#include "codegen/(?:{others})/') for part, others in {"rows": "cpu|cuda", "cpu": "cuda", "cuda": "cpu"}.items()}
 NAMED = re.compile(r"(?:(?<![\w/.*{}$-])|(?<=\$source/)|(?<=\$source_dir/))((?:%s|tests|bench|docs|examples|targets)/[\w/.-]*\.(?:c|h|def|y|l|md|sh|py|cmake|apc|topo|proto))(?![\w*{]|\.in)"
                    % "|".join(TOP))
@@ -78,7 +83,7 @@ for folder in [*TOP, "tests", "bench", "docs", "."]:
                 if decision not in decisions: faults.append(f"{name}:{number}: docs/decisions.md has no {decision}")
             for mentioned in NAMED.findall(line):
                 named += 1
-                if line.startswith(f"    {mentioned}  /* {mentioned} - "): continue # a recipe makes it
+                if line.startswith(f"    {mentioned}  /* {mentioned} - "): continue # a recipe creates it
                 if "NAME" not in mentioned and not (root / mentioned).is_file(): faults.append(f"{name}:{number}: there is no {mentioned}")
 evaluators = 0
 for path in sorted(p for room in ("ir", "proof") for p in (root / room).glob("**/*.[ch]")):

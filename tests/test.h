@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The build looks for errors of memory, many times slower: what is counted in cases needs fewer of them there. */
+/* The build detects memory errors and is many times slower: tests that count cases need fewer of them there. */
 #if defined(__has_feature)
 #if __has_feature(address_sanitizer)
 #define __SANITIZE_ADDRESS__ 1
@@ -24,24 +24,25 @@ enum { SANITIZED = 1 };
 enum { SANITIZED = 0 };
 #endif
 
-/* So does the thread sanitizer, which also makes vfork a fork and allows no threads in the child of a process that has
- * some. */
+/* So does the thread sanitizer, which also makes vfork a fork and allows no threads in the child of a threaded
+ * process. */
 #if defined(__SANITIZE_THREAD__)
 enum { THREAD_SANITIZER = 1 };
 #else
 enum { THREAD_SANITIZER = 0 };
 #endif
 
-/* Long tests run a quarter of their cases: APC_QUARTER, 0 to 3, says which (test.sh).  Without it they run all.
- * Checks that every kind of case occurs count all cases, or expect quarter_of(n), a fifth of what all cases give. */
+/* Long tests run a quarter of their cases: APC_QUARTER, 0 to 3, says which (test.sh).  Without it they run all.  Checks
+ * that every kind of case occurs count all cases, or expect quarter_of(n), a fifth of the count over all cases. */
 static inline int the_quarter(void) { /* -1: all of them */
   const char *quarter = getenv("APC_QUARTER");
   return quarter ? atoi(quarter) : -1;
 }
 static inline bool in_quarter(long number) { return the_quarter() < 0 || number % 4 == the_quarter(); }
-/* Two of the four quarters have it. */
+/* Two of the four quarters run it. */
 static inline bool in_half(long number) { return the_quarter() < 0 || number % 2 == the_quarter() % 2; }
-/* Of seeds and the like [0, n) the quarter is a run: what is drawn in turn comes in turn. */
+/* A quarter of [0, n), for seeds and the like: contiguous, so that it contains all kinds of cases that alternate with
+   the seed. */
 typedef struct Quarter {
   int from, to;
 } Quarter;
@@ -96,7 +97,8 @@ static int test_failed, test_passed, test_failed_here, test_failed_outside;
   } while (0)
 
 static inline int test_summary(void) {
-  int failed = test_failed + (test_failed_outside + test_failed_here > 0); /* a check in main fails it, too */
+  int failed = test_failed + (test_failed_outside + test_failed_here > 0); /* a failed check in main fails the test,
+                                                                              too */
   printf("%d passed, %d failed\n", test_passed, failed);
   return failed ? 1 : 0;
 }

@@ -1,4 +1,4 @@
-/* tests/train_step.h - a model in the model language as the step of its training that the planner gets. */
+/* tests/train_step.h - compiles a model in the model language to the training step that the planner gets. */
 #ifndef APC_TESTS_TRAIN_STEP_H
 #define APC_TESTS_TRAIN_STEP_H
 
@@ -7,7 +7,7 @@
 #include "passes/pipeline.h"
 #include "tests/test.h"
 
-/* NULL after a failed check.  Without a loss it is the model itself. */
+/* NULL after a failed check.  Without a loss, the model itself. */
 static inline Module *step_by(Arena *a, const char *net, const char *loss, const char *optimizer, Diags *d) {
   TrainOptions train = {.loss = loss};
   Module *m = dsl_load("net.apc", net, &(DslOptions){.training = loss != NULL}, d);
@@ -20,7 +20,7 @@ static inline Module *step_by(Arena *a, const char *net, const char *loss, const
   return NULL;
 }
 
-/* By adamw of mse. */
+/* With adamw and mse. */
 static inline Module *step_of(Arena *a, const char *net, Diags *d) {
   return step_by(a, net, "mse", "adamw(lr=1e-3)", d);
 }

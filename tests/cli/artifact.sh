@@ -1,6 +1,6 @@
 #!/bin/bash
-# A program that was damaged, moved away from its weights, or given weights it cannot take says so instead of computing; so does one
-# whose results do not get out.
+# A program that was damaged, moved away from its weights, or given unsuitable weights reports that instead of
+# computing; so does one whose results cannot be written.
 . "$(dirname "$0")/lib.sh"
 cp "$source_dir/examples/gpt-tiny.onnx" model.onnx
 inputs=$source_dir/examples/gpt-tiny.inputs.npz
@@ -16,7 +16,7 @@ done
 expect 0 "" bash -c "./embedded --inputs '$inputs' --outputs b.npz >&-" # prints nothing
 expect 1 "standard output cannot be written" bash -c "'$apc' run model.onnx -q --inputs '$inputs' >&-"
 
-# nothing that is read is written over, under whatever name
+# inputs are never overwritten, under any name
 out=$(/usr/bin/python3 -c 'import sys, zipfile; print(zipfile.ZipFile(sys.argv[1]).namelist()[0].removesuffix(".npy"))' a.npz)
 cp "$inputs" in.npz
 ln -s in.npz link.npz
@@ -27,7 +27,7 @@ expect 2 "embedded is the program or holds its weights" ./embedded --inputs in.n
 check "a file was written over" cmp -s "$inputs" in.npz
 check "a file was written" test ! -e y.npy
 
-flip() { # flip NEEDLE: changes the first byte after the last place where the program has these bytes
+flip() { # flip NEEDLE: changes the byte at the last occurrence of these bytes in the program
   /usr/bin/python3 - "$1" <<'PY'
 import sys
 d = bytearray(open('embedded', 'rb').read())
@@ -45,7 +45,7 @@ flip 7f454c46 # the shared object with the kernels begins like every ELF file
 expect 1 "its kernels do not match their checksum" ./damaged --inputs "$inputs"
 expect 1 "this program contains its weights" ./embedded --inputs "$inputs" --weights a.npz
 
-# too little memory: named as that, not as a weight that was loaded long ago
+# too little memory: reported as that, not as a fault of a weight that was loaded long ago
 # (a sanitizer build cannot run under a limit of its address space)
 checks=29
 if ! grep -q '__[at]san_init' embedded; then
@@ -53,7 +53,7 @@ if ! grep -q '__[at]san_init' embedded; then
   expect 6 "rank 0 at step 0 (starting): rank 0 cannot get" bash -c 'ulimit -v 2000000; exec ./embedded --input random --dim batch=9000 --dim seq=64'
 fi
 
-# weights by reference: found from any folder, and only while they are the same
+# weights by reference: found from any folder, and only while they are unchanged
 expect 0 "" "$apc" model.onnx -q --weights ref -o reference
 mkdir elsewhere
 (cd elsewhere && ../reference --inputs "$inputs" --outputs ../b.npz)
@@ -65,7 +65,7 @@ expect 1 "its content has changed" ./reference --inputs "$inputs"
 rm model.onnx
 expect 1 "cannot be read (see --weights)" ./reference --inputs "$inputs"
 
-# a model whose data lie in two files, with some of it in itself: moved, it is found by any of them, or their folder
+# a model with data in two files and in itself: after a move, any of the files or their folder finds it
 cat >split.py <<'PY'
 import onnx, onnx.numpy_helper, os, sys
 from onnx.external_data_helper import set_external_data
@@ -98,7 +98,7 @@ expect 1 "the weights in nowhere cannot be read" ./split_program --inputs "$inpu
 expect 1 "there is no m.data of" ./split_program --inputs "$inputs" --weights alone/m.onnx
 mv moved/m.data swapped; mv moved/deep/m.data moved/m.data; mv swapped moved/deep/m.data
 expect 1 "m.data" ./split_program --inputs "$inputs" --weights moved
-# what is missing is one error
+# missing data are one error
 expect 1 "cannot open its data alone/" "$apc" plan alone/m.onnx -q
-check "it is said again and again" test "$(grep -c '^error' err)" -eq 2
+check "the error is repeated" test "$(grep -c '^error' err)" -eq 2
 summary $((checks + 20))

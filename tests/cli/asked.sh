@@ -1,11 +1,11 @@
 #!/bin/bash
-# What a planner is asked beside the plan: plans of one's own, other hardware, several targets.
+# Queries to the planner about more than the plan: the user's own plans, other hardware, several targets.
 . "$(dirname "$0")/lib.sh"
 mlp=$source_dir/examples/mlp.apc
 gpt=$source_dir/examples/gpt.apc
 plan=("$apc" plan "$mlp" -D layers=4 -D d=512 -D hidden=2048 --dim batch=64 --target dgx-a100x4)
 
-# --compare: what is shown is what whoever forces it gets.
+# --compare: the numbers shown equal those of the forced plan.
 expect 0 "compared" "${plan[@]}" -q --compare tp=4 --compare pp=2,dp=2,micro-batches=2
 check "two rows" [ "$(sed -n '/compared/,/one device/p' out | wc -l)" -eq 3 ]
 expect 0 "" "${plan[@]}" -q --json --tp 4; cp out tp.json
@@ -16,12 +16,12 @@ expect_json "[x['compared'] for x in $named] == ['tp=4', 'pp=2,dp=2,micro-batche
 expect_json "[x['time_us'] for x in $named] == [json.load(open(f))['time_us'] for f in ('tp.json', 'pp.json')]"
 expect_json "[x['bytes_per_device'] for x in $named] == [json.load(open(f))['bytes_per_device'] for f in ('tp.json', 'pp.json')]"
 expect_json "$named[1]['pp'] == 2 and $named[1]['dp'] == 2 and $named[1]['micro_batches'] == 2"
-# The plan stays what it is without.
+# The plan is the same as without it.
 expect_json 'd["time_us"] <= min(x["time_us"] for x in d["alternatives"])'
 chosen=$(/usr/bin/python3 -c 'import json; d=json.load(open("out")); print(d["time_us"], d["chosen"])')
 expect 0 "" "${plan[@]}" -q --json
 check "the same plan" [ "$(/usr/bin/python3 -c 'import json; d=json.load(open("out")); print(d["time_us"], d["chosen"])')" = "$chosen" ]
-# A plan that cannot be is shown with the reason; the others are shown all the same.
+# An impossible plan is shown with the reason; the others are shown all the same.
 expect 0 "tp 3 would leave 1 of the 4 ranks of dgx-a100x4 idle" "${plan[@]}" -q --compare tp=3 --compare dp=4
 expect_out "tp=3"
 expect 0 "" "${plan[@]}" -q --json --compare tp=3
@@ -33,10 +33,10 @@ expect_json "[x['schedule'] for x in $named][0] == 'zbh1' and $named[1]['zero'] 
 cp out step.json
 expect 0 "" "${step[@]}" --dp 2 --zero 1 --recompute full
 expect_json "d['time_us'] == [x for x in json.load(open('step.json'))['alternatives'] if x.get('compared')][1]['time_us']"
-# With a plan that is read.
+# With a plan that is read from a file.
 expect 0 "" "${plan[@]}" -q --tp 2 --dp 2 --save-plan a.plan
 expect 0 "compared" "${plan[@]}" -q --plan a.plan --compare tp=4
-# What is wrong with it is said.
+# Faults in it are reported.
 expect 2 "a plan has no 'tq'" "${plan[@]}" --compare tq=2; no_out
 expect_err "the nearest is 'tp'"
 expect 2 "tp takes a whole number from 1, not 'many'" "${plan[@]}" --compare tp=many; no_out
@@ -49,10 +49,10 @@ expect 2 "recompute takes none" "${step[@]}" --compare recompute=some
 expect 2 "tp is given twice" "${plan[@]}" --compare tp=2,tp=4; no_out
 expect 2 "--compare takes NAME=VALUE,..." "${plan[@]}" --compare tp=2,; no_out
 expect 2 "micro-batch and micro-batches cannot be combined" "${plan[@]}" --compare micro-batch=1,micro-batches=2; no_out
-# What one plan is forced to is not what the next one is.
+# Options of one compared plan do not affect the next one.
 expect 0 "" "${step[@]}" --compare dp=2 --compare dp=2,recompute=full --compare dp=2,recompute=none
 expect_json "[x['recompute'] for x in $named][1:] == ['full', 'none'] and $named[1]['time_us'] > $named[2]['time_us'] and $named[0]['time_us'] <= $named[2]['time_us']"
-# A plan that only its Program's memory lets through is one here as well.
+# A plan that fits only by its Program's memory is accepted here as well.
 tight=("$apc" plan "$mlp" -D layers=2 -D d=64 -D hidden=256 --dim batch=64 --target cpux4 -q --json --memory 100KB)
 expect 0 "" "${tight[@]}" --tp 4; cp out tight.json
 expect 0 "" "${tight[@]}" --compare tp=4
@@ -61,7 +61,7 @@ expect 0 "" "$apc" plan "$mlp" -D layers=2 --target cpux4 -q --compare micro-bat
 expect_out "needs a batch of known size"
 expect 2 "takes no option '--compare'" "$apc" compile "$mlp" --compare tp=2; no_out
 
-# --what-if: each figure alone, then all together; what a target file with that figure says.
+# --what-if: each figure alone, then all together; equal to a target file with that figure.
 expect 0 "what if" "${plan[@]}" -q --what-if 'nvlink*2,compute*2'
 expect_out "nvlink*2,compute*2"
 expect 0 "" "${plan[@]}" -q --json --what-if 'compute*2' --what-if 'bandwidth*2,nvlink*2'
@@ -98,7 +98,7 @@ expect 2 "has no figure 'network'" "${plan[@]}" --what-if 'network*2'; no_out
 expect 2 "--what-if takes FIGURE*FACTOR" "${plan[@]}" --what-if nvlink; no_out
 expect 2 "--what-if takes FIGURE*FACTOR" "${plan[@]}" --what-if 'nvlink*0'; no_out
 
-# --why: the plan's choice, and others with all else as it is.  A plan file with that choice takes as long.
+# --why: the plan's choice, and others with everything else fixed.  A plan file with that choice takes as long.
 two=("$apc" plan "$gpt" -D layers=2 -D d=64 -D heads=4 -D vocab=256 -D ctx=32 --dim seq=32 --dim batch=8 --target dgx-a100x4 --tp 4 -q)
 expect 0 "why layers.0.mlp.fc.dot (dot)" "${two[@]}" --why layers.0.mlp.fc.dot --why layers.1.attn.out.dot
 expect_out "next best"
@@ -114,7 +114,7 @@ for k in 1 2; do
   expect 0 "" "${two[@]}" --json --plan other.plan
   expect_json "abs(d['time_us'] / json.load(open('why.json'))['why'][0]['choices'][$k]['step_us'] - 1) < 1e-9"
 done
-# Two plan files: the line that is different, as each means it, with what was predicted of both.
+# Two plan files: the line that differs, with the meaning and the predictions of both.
 expect 0 "1 line of strategies differs" "$apc" inspect own.plan other.plan
 expect 0 "" "$apc" inspect own.plan other.plan --json
 expect_json 'd["kind"] == "plans" and d["same_model"] and [x["glob"] for x in d["differences"]] == ["layers.0.mlp.fc.dot"]'
@@ -135,25 +135,25 @@ expect_json 'd["why"][0]["follows"] == "layers.0.mlp.fc.dot" and d["why"][0]["fo
 expect 2 "no operation of the model has that name" "${two[@]}" --why layers.0.mlp.fc.dit; no_out
 expect_err "the nearest is 'layers.0.mlp.fc.dot'"
 
-# --pin: values are cut as somebody wants them, and what each pin costs is said.
+# --pin: values are cut as the user wants, and the cost of each pin is printed.
 expect 0 "" "${two[@]}" --json; cp out free.json
 expect 0 "" "${two[@]}" --json --pin 'layers.*.mlp.fc:2=none' --pin 'layers.0.attn.q:1=tp' --why layers.0.mlp.fc --why layers.1.mlp.fc
 expect_json "all('x2' not in w['choices'][0]['strategy'] for w in d['why']) and d['time_us'] > json.load(open('free.json'))['time_us']"
 expect_json "[p['pin'] for p in d['pins']] == ['layers.*.mlp.fc:2=none', 'layers.0.attn.q:1=tp']"
 expect_json "d['pins'][0]['without_us'] == json.load(open('free.json'))['time_us'] and d['pins'][1]['without_us'] == d['time_us'] == d['pins'][1]['with_us']"
 expect 0 "pinned" "${two[@]}" --pin 'layers.*.mlp.fc:-1=none'
-# What it does anyway costs nothing, and is the same plan.
+# A pin on the plan's own choice costs nothing, and gives the same plan.
 expect 0 "costs 0, +0.0 %" "${two[@]}" --pin 'layers.*.mlp.fc:2=tp'
 expect 0 "" "${two[@]}" --json --pin 'layers.*.mlp.fc:2=tp'
 expect_json "d['time_us'] == json.load(open('free.json'))['time_us']"
-# Without forced degrees a dimension can be left whole; of a training step gradients follow.
+# Without forced degrees a dimension can be left whole; in a training step gradients follow.
 expect 0 "" "$apc" plan "$mlp" -D layers=2 --dim batch=64 --target dgx-a100x4 -q --json --pin '*:0=none'
 expect_json 'd["chosen"]["dp"] == 1'
 expect 0 "" "${step[@]}" --tp 2 --pin 'layers.*.mlp.fc.dot:2=none' --save-plan pinned.plan
 check "no product has its columns cut" [ "$(grep -E 'mlp[.]fc[.]dot" ' pinned.plan | grep -c 'd:tp')" -eq 0 ]
-# It holds for programs: the ranks compute the same.
+# It holds for programs: the ranks compute the same numbers.
 expect 0 "" "$apc" verify "$mlp" -D layers=2 -D d=16 -D hidden=32 --dim batch=4 --target cpux2 --tp 2 --seed 1 -q --pin 'layers.0.up:1=none'
-# What cannot be is said.
+# Impossible pins are refused.
 expect 3 "cannot be cut as --pin" "${two[@]}" --pin 'layers.0.mlp.fc:2=tp' --pin 'layers.0.mlp.fc:0=none' --pin 'layers.0.mlp.fc.dot:2=none' --pin 'logits:2=none' --pin 'tokens:0=tp'
 expect 2 "needs --tp N" "$apc" plan "$gpt" --target cpux4 --pin 'layers.0.mlp.fc:2=tp'; no_out
 expect 2 "contradict each other for layers.0.mlp.fc" "${two[@]}" --pin 'layers.*.mlp.fc:2=tp' --pin 'layers.0.mlp.fc:1=tp'; no_out
@@ -166,7 +166,7 @@ expect 0 "pinned" "${two[@]}" --pin '*:0=none'
 for pin in nothing layers.0.x:=tp layers.0.x=tp layers.0.x:one=tp layers.0.x:-0=tp ':0=tp'; do expect 2 "--pin takes 'GLOB:dim=axis'" "${two[@]}" --pin "$pin"; done
 expect 2 "an axis is tp, dp, ep, cp or none, not 'tq'" "${two[@]}" --pin 'layers.0.mlp.fc:2=tq'; no_out
 
-# Several targets: a row each, as each alone.
+# Several targets: one row each, equal to a run for that target alone.
 expect 0 "on 3 targets" "$apc" plan "$mlp" -D layers=2 --target cpux2,dgx-a100x2,aws-p5.48xlarge -q
 check "three rows" [ "$(grep -Ec '^  (cpux2|dgx-a100x2|aws-p5.48xlarge) ' out)" -eq 3 ]
 expect 0 "" "$apc" plan "$mlp" -D layers=2 --target cpux2,dgx-a100x2,aws-p5.48xlarge -q --json; cp out three.json
@@ -174,7 +174,7 @@ expect_json 'd["schema"] == "apc.plans/1" and [x["target"]["name"] for x in d["t
 expect_json 'd["targets"][2]["cost"]["usd_per_step"] > 0 and d["targets"][1]["joules_per_step"] > 0 and d["targets"][0]["joules_per_step"] is None'
 expect 0 "" "$apc" plan "$mlp" -D layers=2 --target dgx-a100x2 -q --json
 expect_json 'd["time_us"] == json.load(open("three.json"))["targets"][1]["time_us"] and d["chosen"] == json.load(open("three.json"))["targets"][1]["chosen"]'
-# One on which it does not fit is a row; none at all is an error.
+# A target that is too small is a row; if all are, it is an error.
 expect 0 "no feasible plan for dgx-a100x1" "$apc" plan "$gpt" -D layers=48 -D d=16384 -D heads=128 --dtype bf16 --target dgx-a100x1,dgx-a100x8 -q
 expect 3 "no feasible plan" "$apc" plan "$mlp" --target cpux2,cpux4 --memory 1MB -q
 expect 1 "there is no target 'cpuxx'" "$apc" plan "$mlp" --target cpux2,cpuxx -q; no_out
@@ -186,7 +186,7 @@ expect 1 "no target 'cpux2,cpux4'" "$apc" compile "$mlp" --target cpux2,cpux4 -q
 cp twice.topo a,b.topo
 expect 0 "" "$apc" plan "$mlp" -D layers=2 --target a,b.topo -q
 
-# --objective memory: the least of what is fast enough.  No limit a little below it leaves anything that is.
+# --objective memory: the least memory among plans that are fast enough.  A limit slightly below it leaves no such plan.
 small=("$apc" plan "$mlp" -D layers=2 -D d=64 -D hidden=256 --dim batch=64 --target cpux4 -q)
 expect 0 "" "${small[@]}" --json; cp out fastest.json
 expect 0 "" "${small[@]}" --json --objective memory --slower 300%; cp out least.json
@@ -208,7 +208,7 @@ expect 2 "--slower takes a percentage like 10%, up to 10000%, not '80GiB'" "${sm
 expect 2 "--slower needs --objective memory" "${small[@]}" --slower 10%; no_out
 expect 2 "--objective memory and --plan cannot be combined: both determine the plan" "${small[@]}" --objective memory --plan least.plan; no_out
 
-# --objective throughput: replicas on as many devices each as are best.  A rank of cpux4 has a quarter of the machine.
+# --objective throughput: replicas, each on the best number of devices.  A rank of cpux4 has a quarter of the machine.
 wide=("$apc" plan "$mlp" -D layers=4 -D d=512 -D hidden=2048 --dim batch=64 -q)
 full=("${wide[@]}" --target cpux4 --objective throughput)
 expect 0 "" "${wide[@]}" --target cpux4 --json; cp out latency.json
@@ -219,7 +219,7 @@ expect_json 'abs(d["objective"]["per_s"] * d["objective"]["period_us"] / (4 * 64
 expect 0 "4 replicas of 1 of the 4 devices" "${full[@]}"
 expect_out "one device: a rank of cpux4"
 expect_out "upper bound"
-# A limit that binds takes more devices for each, and gives no more.
+# A limit that binds takes more devices per replica, and gives no more throughput.
 expect 0 "" "${full[@]}" --max-latency 12ms --json
 expect_json 'd["time_us"] <= 12000 and d["objective"]["devices_per_replica"] > 1 and d["objective"]["max_latency_us"] == 12000'
 expect_json 'd["objective"]["per_s"] <= json.load(open("full.json"))["objective"]["per_s"] and d["objective"]["per_s"] <= d["objective"]["upper_bound_per_s"]'
@@ -237,13 +237,13 @@ expect 0 "2 ranks against one" "$apc" verify "$mlp" -D layers=2 -D d=64 -D hidde
 expect_out "proved"
 expect 0 "" "${full[@]}" --tp 2 --json
 expect_json 'd["chosen"]["tp"] == 2 and d["objective"]["devices_per_replica"] % 2 == 0'
-# Steps of training follow each other: all devices make one.
+# Training steps run one after another: all devices work on one.
 expect 0 "" "${step[@]}" --objective throughput
 expect_json 'd["objective"]["replicas"] == 1 and d["objective"]["devices"] == 2 and d["objective"]["period_us"] == d["time_us"]'
 one=$(/usr/bin/python3 -c 'import json; print(json.load(open("out"))["time_us"])')
 expect 0 "" "${step[@]}"
 expect_json "d['time_us'] == $one"
-# --objective cost: the money of a step, in the price of the devices it takes.
+# --objective cost: the money of a step, from the prices of its devices.
 cat >quads.topo <<'TOPO'
 machine quads {
   devices 4 A100-SXM4-40GB;
@@ -256,7 +256,7 @@ cheap=("${wide[@]}" --target quads.topox8 --objective cost)
 expect 0 "" "${cheap[@]}" --json
 expect_json 'd["objective"]["minimises"] == "cost" and d["objective"]["devices"] == 1 and d["objective"]["target"] == "quads.topox1" and d["cost"]["usd_per_hour"] == 3'
 expect_json 'abs(d["objective"]["usd_per_million"] * 64e-6 / d["cost"]["usd_per_step"] - 1) < 1e-9 and d["objective"]["lower_bound_usd_per_million"] <= d["objective"]["usd_per_million"]'
-# What is listed beside it is better in time, memory or money than anything else.
+# Each listed alternative is better in time, memory or money than all others.
 expect 0 "" "${cheap[@]}" --memory 20MB --json
 expect_json 'len(d["alternatives"]) > 0 and d["objective"]["devices"] > 1'
 points='[(x["time_us"], x["bytes_per_device"], x["devices_per_replica"] * x["period_us"]) for x in d["alternatives"] + [dict(d, **d["objective"])]]'
@@ -268,7 +268,7 @@ expect 0 "8 x (" "${wide[@]}" --target quads.topox8,cpux4 --objective throughput
 expect_out "samples/s"
 expect 0 "" "${wide[@]}" --target quads.topox8,cpux4 --objective throughput --tokens 1e6 --json
 expect_json 'all(abs(x["run"]["hours"] * 3600 * x["objective"]["per_s"] / x["run"]["seen"] - 1) < 1e-9 for x in d["targets"]) and d["targets"][0]["run"]["machines"] == 2'
-# What does not go together, and what there is no plan for.
+# Conflicting options, and requests without a plan.
 expect 3 "no plan for cpux4 takes at most 1.00 ms a batch: the fastest plan found takes" "${full[@]}" --max-latency 1ms; no_out
 expect 1 "--objective cost: the price of cpux4 is not known" "${wide[@]}" --target cpux4 --objective cost; no_out
 expect 2 "--max-latency needs --objective throughput or cost" "${wide[@]}" --target cpux4 --max-latency 1s; no_out
@@ -279,7 +279,7 @@ expect 2 "--pin cannot be combined with --objective" "${full[@]}" --tp 2 --pin '
 expect 3 "tp 3 would leave 1 of the 4 ranks of cpux4 idle" "${full[@]}" --tp 3; no_out
 expect 2 "takes no option '--max-latency'" "$apc" size "$mlp" --max-latency 1s; no_out
 
-# A run of many steps: what follows from the plan's time, and from the price and the power of the target.
+# A run of many steps: its numbers follow from the plan's time and the target's price and power.
 run=("$apc" plan "$gpt" -D layers=1 -D d=64 -D heads=2 -D vocab=128 -D ctx=32 --dim seq=32 --dim batch=4 --dtype f16 --target aws-p3.16xlargex32 --tp 1 --pp 1 --dp 4 --cp 8 -q)
 expect 0 "846,029 USD (AWS on-demand us-east-1" "${run[@]}" --hours 8640
 expect_out "on 4 machines"
@@ -300,7 +300,7 @@ expect 0 "" "$apc" plan "$mlp" -D layers=1 --target cpux2 -q --json
 expect_json '"run" not in d and "what_if" not in d'
 expect 2 "--tokens takes a number above 0" "$apc" plan "$mlp" --target cpux2 --tokens 0; no_out
 expect 2 "--tokens and --hours cannot be combined" "$apc" plan "$mlp" --target cpux2 --tokens 1e9 --hours 3; no_out
-# The price of another cluster: by the list, on other terms, or as somebody says; what is not known costs nothing.
+# The price of another cluster: by the list, on other terms, or given by the user; unknown prices are left out.
 g5=("${run[@]/aws-p3.16xlargex32/aws-g5.48xlargex32}" --hours 8640)
 expect 0 "562,913 USD (AWS on-demand us-east-1, 2026-07-20)" "${g5[@]}"
 expect 0 "562,982 USD (--price)" "${g5[@]}" --price 16.29usd
@@ -313,12 +313,12 @@ expect 0 "10.00 USD an hour (Nebius preemptible, 2026-05-18)" "$apc" plan "$mlp"
 expect 2 "--price takes on-demand, spot, reserved, or" "${g5[@]}" --price cheap; no_out
 expect 0 "no spot price is known for aws-g5.48xlarge" "$apc" plan "$mlp" --dtype bf16 --target aws-g5.48xlarge,nebius-h100 --price spot -q
 expect 1 "--budget 1usd: the spot price of aws-g5.48xlarge is not known" "$apc" size "$mlp" --dtype bf16 --target aws-g5.48xlarge --budget 1usd --price spot -q; no_out
-# A step that was measured: the run follows from it.
+# A measured step: the run follows from it.
 expect 0 "" "${run[@]}" --tokens 1e9 --step-time 36ms --json
 expect_json 'abs(d["run"]["hours"] - 7812500 * 0.036 / 3600) < 1e-9 and abs(d["run"]["flops_per_s"] - d["flops"] / 0.036) < 1 and d["time_us"] < 36e3'
 expect 2 "--step-time needs --tokens N or --hours H" "${run[@]}" --step-time 36ms; no_out
 expect 2 "--step-time takes a time like 102.4s" "${run[@]}" --hours 1 --step-time 5; no_out
-# Energy: at work what the device takes, idle watts while it waits; at most full power where these are not known.
+# Energy: the device's power at work, idle power while it waits; at most full power if these are unknown.
 printf '%s\n' 'gpu g { memory 8 GB at 1 TB/s; launch 2 us; peak f32 1 TFLOPS; power 300 W idle 50 W; }' \
   'machine m { devices 2 g; link n at 30 GB/s latency 5 us; price 2 USD/h "home" 2026-01-01; price 1 USD/h "at night" 2026-01-02 as spot; }' >waits.topo
 sed 's/ idle 50 W//' waits.topo >unknown.topo
@@ -337,7 +337,7 @@ expect_json 'd["targets"][0]["joules_per_step"] < d["targets"][1]["joules_per_st
 expect 0 "" "$apc" plan "$mlp" -D layers=1 --target cpux2 -q --json
 expect_json 'd["energy"] is None'
 
-# --optimize: entries together.  Many tokens want to be divided, one at a time wants the weights to be.
+# --optimize: entries together.  Many tokens should be divided among ranks; for one at a time the weights should.
 cache=("$source_dir/examples/llama.apc" -D cache=1 -D layers=1 -D vocab=512 -D ctx=512 --dim batch=8 --dim seq=512 --dtype bf16)
 both=("$apc" plan "${cache[@]}" --target dgx-h100x2 -q --json)
 sum='sum(x["weight"] * x["time_us"] for x in d["entries"])'
@@ -353,7 +353,7 @@ expect_json 'd["entries"][0]["time_us"] > json.load(open("first.json"))["entries
 for weight in 5 100; do
   expect 0 "" "${both[@]}" --optimize prefill=1 --optimize decode=$weight
   expect_json "abs($sum / d['time_us'] - 1) < 1e-6 and d['lower_bound_us'] <= d['time_us'] and [x['weight'] for x in d['entries']] == [1, $weight]"
-  # As good as the plans for either end, to the gap.
+  # As good as the plans for either extreme, within the gap.
   expect_json "all(d['time_us'] * (1 - d['gap']) <= (e[0]['time_us'] + $weight * e[1]['time_us']) * (1 + 1e-6) for e in [json.load(open(f))['entries'] for f in ('alone.json', 'first.json', 'last.json')])"
 done
 expect_json 'd["time_us"] < 0.9 * (lambda e: e[0]["time_us"] + 100 * e[1]["time_us"])(json.load(open("alone.json"))["entries"])'
@@ -379,7 +379,7 @@ expect 0 "" "${both[@]}" --optimize prefill=1,decode=10 --tp 2 --pin 'layers.*.m
 expect_json 'd["pins"] and d["why"] and d["what_if"] and d["chosen"]["tp"] == 2 and d["entries"][1]["tp"] == 2'
 sed 's/^\(op "decode.*attn.keys"\) .*/\1 {}/' tp.plan >bad.plan
 expect 1 "entries share it" "${both[@]}" --plan bad.plan
-# What is wrong with it is said.
+# Faults in it are reported.
 expect 2 "the model has no entry 'prefil'" "${both[@]}" --optimize prefil=1
 expect_err "the nearest is 'prefill'"
 expect 2 "'decode=many' has 'many'" "${both[@]}" --optimize prefill=1,decode=many
@@ -390,7 +390,7 @@ expect 2 "no operation of the entries that are planned together has that name" "
 expect_err "the nearest is 'prefill/layers.0.mlp.up'"
 expect 2 "--optimize cannot be combined with --objective throughput" "${both[@]}" --optimize decode=1 --objective throughput
 expect 2 "--optimize cannot be combined with --train" "${step[@]}" --optimize main=1
-# Stages and micro-batches are those of all entries (programs: cli.models, cli.proof).
+# All entries share stages and micro-batches (programs: cli.models, cli.proof).
 tiny=("$source_dir/examples/llama.apc" -D cache=1 -D layers=2 -D d=32 -D heads=4 -D ffn=64 -D vocab=64 -D ctx=16 --dim batch=4 --dim seq=8)
 expect 0 "entries have one number of micro-batches: 2" "$apc" plan "${tiny[@]}" --target cpux4 --optimize prefill=1,decode=2 --tp 2 --pp 2 --micro-batches 2 -q --save-plan tiny.plan
 expect 0 "" "$apc" plan "${tiny[@]}" --target cpux4 --plan tiny.plan -q --save-plan again.plan

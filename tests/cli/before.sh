@@ -1,5 +1,5 @@
 #!/bin/bash
-# What can be known before the plan is made is said before it, all of it, and once.
+# Errors that can be found before planning are reported before planning, all of them, once each.
 . "$(dirname "$0")/lib.sh"
 mlp="$source_dir/examples/mlp.apc -D d=8 -D hidden=8 -D layers=1"
 early() { # early CODE TEXT ARGUMENTS...
@@ -18,7 +18,7 @@ for out in /nonexistent/x folder file/x; do
 done
 # shellcheck disable=SC2086
 early 1 "there is no folder '/nonexistent'" "$apc" plan $mlp --emit=plan=/nonexistent/a,ir=/nonexistent/b --save-plan /nonexistent/c
-check "not all three are said" test "$(grep -c "error" err)" -eq 3
+check "not all three are reported" test "$(grep -c "error" err)" -eq 3
 # shellcheck disable=SC2086
 early 1 "there is no folder '/nonexistent/temps'" "$apc" $mlp --save-temps=/nonexistent/temps/folder
 # shellcheck disable=SC2086
@@ -27,7 +27,7 @@ expect 1 "there is no folder '/nonexistent'" "$apc" convert "$source_dir/example
 check "something was written" test "$(ls | tr '\n' ' ')" = "err file folder out "
 # shellcheck disable=SC2086
 expect 0 "" "$apc" plan $mlp -q --emit=plan=/dev/null --save-temps=temps; check "no temporary files" test -s temps/mlp.plan
-# what the alternatives were lowered to is no part of what is kept: it stands on other meshes
+# lowered alternatives are not among the kept files: they use other meshes
 expect 0 "" "$apc" plan "$source_dir/examples/gpt-tiny.onnx" --target cpux4 -q --save-temps=temps
 expect 0 "gpt-tiny.ir on cpux4" "$apc" plan temps/gpt-tiny.ir --target cpux4 -q
 mkfifo pipe; cat pipe >from_pipe &
@@ -77,7 +77,7 @@ IR
 # micro-batches that would have to be joined again: where, and why
 sed 's/mesh .tp=2/mesh [m=2 time, tp=2/; s/op "\([xy]\)".*/op "\1" {x0:m}/; s/op "s".*/op "s" {}/' max.plan >joined.plan
 expect 1 "error[APC0402]: \"s\" needs \"y\" in layout {}, which cannot be made from {0:m}" "$apc" plan max.ir --target cpux2 --plan joined.plan; expect_err "--> joined.plan:9:8"; expect_err '"y" is cut here'
-# names of axes: what is taken is printed and parsed again
+# names of axes: accepted names are printed and parsed again
 for name in _x X2 x_y; do
   sed "s/tp/$name/g" max.plan >named.plan
   expect 0 "mesh [$name=2]" "$apc" plan max.ir -q --target cpux2 --plan named.plan --emit=spmd=-; cp out spmd.ir
@@ -88,8 +88,8 @@ for name in @x x/y x-y x.y 2x x%y; do
   expect 1 "error[APC0403]: '$name' cannot name a mesh axis" "$apc" plan max.ir -q --target cpux2 --plan named.plan; expect_err "--> named.plan:4:7"
 done
 
-# said once, although the model is read twice
+# reported once, although the model is read twice
 printf 'apc.ir 1\nfunc @main level 1 {\n  %%x = input {name="x"} : f32[4]\n  %%y = neg %%x : f32[4]\n  output "y" %%y\n}\n' >m.ir
 printf 'apc.plan 1\n' >empty.plan
-expect 1 "error" "$apc" verify m.ir --plan empty.plan; check "it is said twice" test "$(grep -c "error" err)" -eq 1
+expect 1 "error" "$apc" verify m.ir --plan empty.plan; check "it is reported twice" test "$(grep -c "error" err)" -eq 1
 summary 144

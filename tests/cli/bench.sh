@@ -1,5 +1,5 @@
 #!/bin/bash
-# apc bench of models and of compiled programs: figures that fit together, inputs, refusals, and a program's exit codes.
+# apc bench of models and of compiled programs: consistent figures, inputs, refusals, and a program's exit codes.
 . "$(dirname "$0")/lib.sh"
 gpt=$source_dir/examples/gpt-tiny.onnx
 cat >figures.py <<'EOP'
@@ -46,7 +46,7 @@ expect 4 "DIFFERS  logits" "$apc" bench prog --input tokens=zeros --dim batch=2 
 expect 4 "" "$apc" bench prog --inputs x.npz --input tokens=random:5 --dim batch=2 --dim seq=8 --expect y.npz --runs 2 -q --json
 expect_json 'd["ok"] is False and d["expected"][0]["name"] == "logits"'
 
-# What is no program, and what a program cannot be asked.
+# Files that are no programs, and options that a program cannot take.
 expect 1 "error[APC0603]: this is neither a model nor a program of apc: no: No such file" "$apc" bench no -q; no_out
 expect 1 "carries no compiled model" "$apc" bench /bin/true -q; expect_err "models have the extension .onnx, .apc or .ir"
 expect 1 "is not a regular file" "$apc" bench . -q
@@ -58,13 +58,13 @@ for option in "--target cpu" "--emit=ir" "--tp 2" "-D d=4" "--shape tokens=1,2" 
 done
 expect 2 "" "$apc" bench prog --target cpu --json; expect_json 'd["schema"] == "apc.error/1" and d["exit_code"] == 2'
 
-# As the program says it and with its exit code.
+# The messages and exit code of the program itself.
 fails_alike() { # fails_alike CODE OPTIONS...
   local code=$1
   shift
   expect "$code" "" ./prog --bench=2 "$@"; sed -n 's/^error: //p' err >said
   expect "$code" "$(cat said)" "$apc" bench prog --runs 2 -q "$@"; no_out
-  check "it says nothing" test -s said
+  check "there is no message" test -s said
 }
 fails_alike 1 --input tokens=@over.npy
 fails_alike 1 --inputs no.npz

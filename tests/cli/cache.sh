@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# tests/cli/cache.sh APC - plans and kernels that are kept: found again where nothing they depend on has changed, and only
-# there; damaged files, folders of others and many processes at once do no harm.
+# tests/cli/cache.sh APC - kept plans and kernels: found again only if none of their dependencies has changed; damaged
+# files, folders of other users and many processes at once do no harm.
 . "$(dirname "$0")/lib.sh"
 
 tiny_model >tiny.ir
@@ -20,8 +20,8 @@ kept
 check "the same program, kept or not" cmp plain first
 check "the same program, kept or not" cmp plain second
 check "a plan, kernels, and that the compiler works" test "$(files plan) $(files kernels) $(files compiler)" = "1 1 1"
-check "nobody else may write there" test "$(stat -c %a cache)" = 700
-# Whatever runs the model finds them; a list is kept where it was made.
+check "other users may not write there" test "$(stat -c %a cache)" = 700
+# All commands that run the model find them; a list stays where it was made.
 expect 0 "$kernels_line" "$apc" verify "${small[@]}" --target cpux2
 listed=("$source_dir/examples/mlp.apc" -D layers=4 -D d=256 -D hidden=512 --dim batch=64 --target cpux4)
 expect 0 "" "$apc" "${listed[@]}" -o listed
@@ -54,7 +54,7 @@ sed -i 's/peak f32 220 GFLOPS/peak f32 221 GFLOPS/' here.topo
 check "a figure has changed" grep -q "221 GFLOPS" here.topo
 other "${small[@]}" --target here.topo
 expect 0 "$plan_line" "$apc" "${small[@]}" --target cpux2 --dp 2 -o other
-# A clock may have ended such a search anywhere.
+# A time limit may have ended such a search anywhere.
 expect 0 "" "$apc" "${small[@]}" --target cpux2 --effort 5 -o other
 expect 0 "" "$apc" "${small[@]}" --target cpux2 --effort 5 -o other
 not_kept "$plan_line"
@@ -64,12 +64,12 @@ CC=$work/mycc expect 0 "$plan_line" "$apc" "${small[@]}" --target cpux2 -o other
 not_kept "$kernels_line"
 CC=$work/mycc expect 0 "$kernels_line" "$apc" "${small[@]}" --target cpux2 -o other
 CC=/nowhere/cc expect 5 "there is no C compiler" "$apc" "${small[@]}" --target cpux2 -o other
-# Texts that somebody wants to see are compiled.
+# Texts that the user asks to see are compiled.
 expect 0 "" "$apc" "${small[@]}" --target cpux2 --save-temps=temps -o other
 not_kept "$kernels_line"
 check "the texts are there" test -s temps/kernels0.c
 
-# Files that were cut, changed or emptied are made again.
+# Files that were cut, changed or emptied are computed anew.
 for damage in 'truncate -s 100 "$f"' 'printf x | dd of="$f" bs=1 seek=200 conv=notrunc status=none' ': >"$f"' 'head -c 3000 /dev/urandom >"$f"'; do
   for f in cache/plan-* cache/kernels-* cache/compiler-*; do eval "$damage"; done
   expect 0 "" "$apc" "${small[@]}" --target cpux2 -o mended
@@ -84,11 +84,11 @@ for i in 1 2 3 4; do "$apc" "${small[@]}" --target cpux2 -o "at_once$i" -q & don
 wait
 for i in 1 2 3 4; do check "the same program" cmp plain "at_once$i"; done
 
-# What is there.
+# The contents of the cache.
 expect 0 "" "$apc" cache list --json
 expect_json 'd["schema"] == "apc.cache/1" and sorted(f["kind"] for f in d["files"]) == ["compiler", "kernels", "plan"] and d["bytes"] == sum(f["bytes"] for f in d["files"]) and len(d["files"][0]["key"]) == 32'
 expect 0 "3 files" "$apc" cache list
-# What was not used for longest makes room.
+# The least recently used files make room.
 truncate -s 400M "cache/kernels-$(printf '%032d' 1)"; touch -d '2 days ago' "cache/kernels-$(printf '%032d' 1)"
 truncate -s 300M "cache/kernels-$(printf '%032d' 2)"; touch -d '1 day ago' "cache/kernels-$(printf '%032d' 2)"
 touch cache/mine
@@ -96,10 +96,10 @@ expect 0 "" "$apc" "${small[@]}" --target cpux2 --dp 2 -o other -q
 check "the older one is gone" test ! -e "cache/kernels-$(printf '%032d' 1)"
 check "the newer one is there" test -e "cache/kernels-$(printf '%032d' 2)"
 expect 0 "removed" "$apc" cache clear --json
-check "what is not its own stays: $(ls -a cache | tr "\n" " ")" test "$(ls cache)" = mine
+check "files of others stay: $(ls -a cache | tr "\n" " ")" test "$(ls cache)" = mine
 expect 0 "0 files" "$apc" cache list
 
-# Folders that cannot be used: one line, and everything is made.
+# Unusable folders: one line, and everything is computed.
 chmod 777 cache
 expect 0 "APC0652" "$apc" "${small[@]}" --target cpux2 -o other
 expect_err "other users may write to it"
@@ -109,13 +109,13 @@ mkdir -m 777 open
 APC_CACHE=$work/open/cache expect 0 "other users may replace it" "$apc" "${small[@]}" --target cpux2 -o other
 chmod 1777 open
 APC_CACHE=$work/open/cache expect 0 "" "$apc" "${small[@]}" --target cpux2 -o other -q; no_err
-check "there nobody can" test -n "$(ls open/cache)"
+check "no other user may write there" test -n "$(ls open/cache)"
 APC_CACHE=$work/plain expect 0 "it is not a folder" "$apc" "${small[@]}" --target cpux2 -o other
 APC_CACHE='' expect 0 "" "$apc" "${small[@]}" --target cpux2 -o other -q; no_err
 APC_CACHE=off expect 0 "there is no cache" "$apc" cache list
 APC_CACHE=$work/missing expect 0 "the cache is empty" "$apc" cache list
-check "nothing is made to be listed" test ! -e missing
-# Where it is without APC_CACHE.
+check "listing makes no folder" test ! -e missing
+# The default folder without APC_CACHE.
 unset APC_CACHE
 XDG_CACHE_HOME=$work/xdg HOME=$work/home expect 0 "" "$apc" "${small[@]}" --target cpux2 -o other -q
 check "XDG_CACHE_HOME" test -n "$(ls xdg/apc)" -a ! -e home

@@ -1,5 +1,5 @@
 #!/bin/bash
-# A cache that is input and output of every request: no kernel joins it with what is new, the attention does, on one
+# A cache that is input and output of every request: no kernel joins it with the new keys, the attention does, on one
 # rank and on two that share its heads.
 . "$(dirname "$0")/lib.sh"
 
@@ -13,7 +13,7 @@ entry main(q: f32[batch, 4, new, 24], oldk: f32[batch, 4, past, 24], oldv: f32[b
   output values
 }
 END2
-sed 's/attention(q, keys/attention(q, relu(keys)/' cache.apc >apart.apc # the attention reads something else
+sed 's/attention(q, keys/attention(q, relu(keys)/' cache.apc >apart.apc # the attention reads another value
 
 for how in "" "--target cpux2 --tp 2"; do
   # shellcheck disable=SC2086
@@ -31,6 +31,6 @@ for how in "" "--target cpux2 --tp 2"; do
     expect 0 "proved" "$apc" verify cache.apc $how --dim batch=2 --dim "new=$new" --dim "past=$past" -q
   done
   # shellcheck disable=SC2086
-  expect 0 "proved" "$apc" verify cache.apc $how -q # sizes that are known when it runs
+  expect 0 "proved" "$apc" verify cache.apc $how -q # sizes that are known at compile time
 done
 summary 24

@@ -1,12 +1,12 @@
 #!/bin/bash
-# apc calibrate: the file that it writes is a target, whose figures plans use and name; what cannot be measured here.
-# Nothing is said of times: they are those of a machine that does other things as well.
+# apc calibrate: the file that it writes is a target, whose figures plans use and name; values that cannot be measured
+# here.  Times are not checked: the machine does other work as well.
 . "$(dirname "$0")/lib.sh"
 mlp=("$source_dir/examples/mlp.apc" -D layers=2 -D d=64 --dim batch=4)
 ranks=cpux2
 [ "$(nproc)" -gt 1 ] || ranks=cpu
 
-# ---- errors, before anything is measured
+# ---- errors, before any measurement
 expect 2 "needs -o FILE.topo" "$apc" calibrate; no_out
 expect 2 "the extension .topo" "$apc" calibrate -o here.txt; no_out
 expect 1 "error[APC0002]" "$apc" calibrate -o nowhere/here.topo; no_out
@@ -15,14 +15,14 @@ expect 5 "ranks that share a core cannot be measured" "$apc" calibrate --target 
 expect 5 "at most 8 ranks" "$apc" calibrate --target dgx-a100x16 -o here.topo; no_out
 expect 1 "there is no target 'cpuxx'" "$apc" calibrate --target cpuxx -o here.topo
 check "an error left a file" test ! -e here.topo
-# interrupted: no file, and no folder of its own
+# interrupted: no file, and no temporary folder
 timeout -s INT 1 "$apc" calibrate -o here.topo -q >out 2>err
 last="calibrate, interrupted"
 check "it left a file" test ! -e here.topo
 gone() { for _ in $(seq 50); do [ -z "$(ls "$TMPDIR")" ] && return; sleep 0.1; done; false; }
 check "it left a folder" gone
 
-# ---- without: figures are fixed text, and plans say so
+# ---- without calibration: figures are fixed text, and plans say so
 expect 0 "figures are fixed, not measured on this machine" "$apc" plan "${mlp[@]}" --target $ranks -q
 expect 0 "" "$apc" plan "${mlp[@]}" --target $ranks -q --json
 expect_json "d['figures'] == {'kind': 'fixed', 'file': None}"
@@ -46,7 +46,7 @@ expect 0 "" "$apc" plan "${mlp[@]}" --target $of -q --json
 cp out file.json
 expect_json "d['figures'] == {'kind': 'measured', 'file': 'here.topo'} and d['lower_bound_us'] <= d['time_us']"
 expect_json "d['time_us'] != json.load(open('fixed.json'))['time_us']"
-# under the plain names
+# under the built-in names
 expect 0 "figures measured by apc calibrate: here.topo" env APC_CALIBRATION=here.topo "$apc" plan "${mlp[@]}" --target $ranks -q
 expect 0 "" env APC_CALIBRATION=here.topo "$apc" plan "${mlp[@]}" --target $ranks -q --json
 expect_json "d['time_us'] == json.load(open('file.json'))['time_us'] and d['target']['name'] == '$ranks'"
@@ -54,6 +54,6 @@ expect 0 "cpu measured {" env APC_CALIBRATION=here.topo "$apc" targets show $ran
 expect 0 "" env APC_CALIBRATION=here.topo "$apc" plan "${mlp[@]}" --target dgx-a100x2 -q --json
 expect_json "d['figures']['kind'] == 'fixed'"
 expect 1 "nowhere.topo" env APC_CALIBRATION=nowhere.topo "$apc" plan "${mlp[@]}" --target $ranks -q
-# programs of it run
+# programs for it run
 expect 0 "predicted" env APC_CALIBRATION=here.topo "$apc" bench "${mlp[@]}" --target $ranks --runs 2 -q
 summary 40

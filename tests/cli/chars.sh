@@ -1,6 +1,6 @@
 #!/bin/bash
-# examples/chars.sh, shortened: it trains on the licenses of this machine, and what it samples with its cache of keys and
-# values is what the model computes without one.
+# examples/chars.sh, shortened: it trains on the licenses of this machine, and its samples with a cache of keys and
+# values equal those of the model without one.
 . "$(dirname "$0")/lib.sh"
 [ -f /usr/share/common-licenses/MPL-2.0 ] || exit 77
 export APC=$apc
@@ -14,7 +14,7 @@ assert x[0] > 4.5 and sum(x[-5:]) / 5 < 3.1, x'
 check "the license that is held out" grep -q "^eval after step 30 .* 128 rows" trained
 check "a text that begins with the prompt" grep -aq "^The " trained
 
-# At temperature 0 every character is the likeliest one, by the logits of the model for all that is before it.
+# At temperature 0 every character is the likeliest one, by the logits of the model for all characters before it.
 model=$source_dir/examples/chars.apc
 /usr/bin/python3 -c '
 import numpy as np

@@ -1,8 +1,8 @@
 #!/bin/bash
-# The C compiler: what it makes of generated code is checked, so that a program which was written also runs.
+# The C compiler: its output for generated code is checked, so that every written program also runs.
 . "$(dirname "$0")/lib.sh"
 model="$source_dir/examples/product.apc" # it has one kernel
-compiler() { # compiler NAME SCRIPT: a compiler that does that first; `small` says whether it is the one that tries the compiler out
+compiler() { # compiler NAME SCRIPT: a compiler that runs SCRIPT first; `small` is true in the trial compilation
   printf '#!/bin/sh\nsmall=true; grep -qs "void k[0-9]" *.c && small=false\n%s\nexec cc "$@"\n' "$2" >"$1"; chmod +x "$1"
 }
 refused() { # refused CODE TEXT CC
@@ -11,16 +11,16 @@ refused() { # refused CODE TEXT CC
   check "a program is written" test ! -e x
 }
 
-# functions that nothing defines: a fault of generated code
+# functions that are defined nowhere: a fault of generated code
 compiler macro '$small || sed -i "s/^void k[0-9].*{/& no_such_function();/" kernels0.c'
 refused 70 "internal error: generated kernels call the undefined function 'no_such_function'" "$work/macro"
 compiler declared '$small || sed -i "s/^void k[0-9].*{/& void no_such_function(void); no_such_function();/" kernels0.c'
 refused 70 "internal error: generated kernels call the undefined function 'no_such_function'" "$work/declared"
-# what C only warns of
+# faults that C only warns of
 compiler pointer '$small || echo "int *wrong(float *p) { return p; }" >>kernels0.c'
 refused 5 "incompatible" "$work/pointer"
 
-# no object, one of nothing, one without the kernels, one whose threads are not the program's
+# no object, an empty one, one without the kernels, one whose threads are not the program's
 refused 5 "error[APC0702]: true reported success, but wrote no shared object" true
 compiler text '$small || { case "$*" in *kernels.so*) echo hello >kernels.so; exit 0;; esac; }'
 refused 5 "is not a shared object" "$work/text"
@@ -29,8 +29,8 @@ refused 5 "lacks the kernel 'k" "$work/hidden"
 compiler dynamic '$small || sed -i "s/schedule(static)/schedule(dynamic)/" kernels*.c'
 refused 5 "needs GOMP_" "$work/dynamic"
 
-# it is tried out before the work, and what is wrong is said once
-once() { check "it is not said once" test "$(grep -c "error" err)" -eq 1; check "the plan was made before" bash -c '! grep -q Planning err'; }
+# it is tried before the work, and faults are reported once
+once() { check "it is not reported once" test "$(grep -c "error" err)" -eq 1; check "the plan was made before" bash -c '! grep -q Planning err'; }
 for command in compile run bench verify; do
   for cc in no-such-compiler false; do
     # shellcheck disable=SC2086
@@ -43,8 +43,8 @@ refused 5 "failed on a small program (signal 9, Killed)" "$work/dying"; expect_e
 compiler late '$small || exit 3' # several texts, all of which fail
 # shellcheck disable=SC2086
 expect 5 "late failed on generated code (exit status 3) without a message" env CC="$work/late" "$apc" "$source_dir/examples/gpt-tiny.onnx" -o x
-check "it is not said once" test "$(grep -c "error" err)" -eq 1
-# but only where there is something to compile
+check "it is not reported once" test "$(grep -c "error" err)" -eq 1
+# but only if there is something to compile
 # shellcheck disable=SC2086
 expect 0 "" env CC=false "$apc" $model -q --emit=schedule,c
 # shellcheck disable=SC2086

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Plan files with a few lines: what they say is kept, the rest is searched for: completed.sh APC
+# Plan files with a few lines: the lines are kept, the rest is searched for: completed.sh APC
 . "$(dirname "$0")/lib.sh"
 gpt=$source_dir/examples/gpt.apc
 small="-D layers=2 -D d=64 -D heads=4 -D vocab=512 -D ctx=64 --dim seq=64"
@@ -14,19 +14,18 @@ few() { # few LINE...: the file few.plan
 }
 whole() { sed '1a complete' "$1" >few.plan; } # all lines of a file
 
-# Whatever is said stays as it is said, costs no less than what nobody has said anything about, and the whole plan that
-# is saved is as fast.
+# Given lines stay, cost no less than the unconstrained plan, and the whole plan that is saved is as fast.
 expect 0 "" "${plan[@]}" --json --save-plan free.plan; cp out free.json
 few 'op "layers.*.mlp.fc.w" {x1:tp}' 'op "layers.*.attn.q.dot" {}'
 expect 0 "" "${plan[@]}" --json --plan few.plan --save-plan done.plan; cp out done.json
 expect_json 'd["completes"]["file"] == "few.plan" and d["completes"]["said"] == 4 and d["completes"]["operations"] > 100'
 expect_json 'json.load(open("free.json"))["time_us"] <= d["lower_bound_us"] <= d["time_us"] and d["chosen"]["tp"] > 1 and "completes" not in json.load(open("free.json"))'
 check "the line is there" grep -qx 'op "layers.\*.mlp.fc.w" {x1:tp}' done.plan
-check "what is not cut is not" [ "$(grep -E '^op .*attn[.]q[.]dot"' done.plan | grep -c :)" -eq 0 ]
+check "uncut dimensions stay whole" [ "$(grep -E '^op .*attn[.]q[.]dot"' done.plan | grep -c :)" -eq 0 ]
 expect 0 "" "${plan[@]}" --json --plan done.plan
 expect_json "d['time_us'] == json.load(open('done.json'))['time_us'] and d['bytes_per_device'] == json.load(open('done.json'))['bytes_per_device']"
 expect 0 "completes few.plan: 4 of " "${plan[@]}" --plan few.plan
-# All lines of a plan are that plan, of training steps and pipelines as well.
+# All lines of a plan are that plan, for training steps and pipelines as well.
 whole free.plan
 expect 0 "" "${plan[@]}" --plan few.plan --save-plan done.plan
 check "the same plan" cmp free.plan done.plan
@@ -37,8 +36,8 @@ for forced in "--pp 2 --micro-batches 4" "--zero 3 --dp 4" "--pp 2 --schedule in
   expect 0 "" "${step[@]}" --plan few.plan --save-plan done.plan
   check "the same plan of $forced" cmp whole.plan done.plan
 done
-# Some of its lines are completed to one that is as fast, whatever the axes of the mesh are called after: globs are
-# followed by their exceptions, so the last ones say what they said.
+# Some of its lines are completed to a plan that is as fast, whatever the names of mesh axes: globs are followed by
+# their exceptions, so the last ones keep their meaning.
 for forced in "--pp 2 --schedule zbh1" "--dp 2 --tp 2"; do
   # shellcheck disable=SC2086
   expect 0 "" "${step[@]}" $forced --save-plan whole.plan --json; cp out whole.json
@@ -46,7 +45,7 @@ for forced in "--pp 2 --schedule zbh1" "--dp 2 --tp 2"; do
   expect 0 "" "${step[@]}" --json --plan few.plan
   expect_json "d['time_us'] <= json.load(open('whole.json'))['time_us'] * (1 + 1e-9) and d['completes']['said'] >= 40"
 done
-# A mesh, with names that say what axes are for; with names that say nothing; micro-batches are open or said.
+# A mesh, with names that tell the purpose of axes; with names that do not; micro-batches are open or given.
 few 'mesh [tp=2, dp=2] stages 1'
 expect 0 "" "${plan[@]}" --json --plan few.plan --save-plan done.plan; cp out mesh.json
 expect_json 'd["chosen"]["tp"] == 2 and d["chosen"]["dp"] == 2 and d["chosen"]["pp"] == 1'
@@ -63,7 +62,7 @@ expect_json "d['time_us'] == json.load(open('border.json'))['time_us']"
 few 'mesh [dp=2] stages 2'
 expect 0 "" "${plan[@]}" --json --plan few.plan
 expect_json "d['chosen']['pp'] == 2 and d['time_us'] < json.load(open('border.json'))['time_us']"
-# Degrees and policies without a mesh; options say the same or more.
+# Degrees and policies without a mesh; options agree or add to them.
 few 'force tp=2, micro-batches=1' 'op "layers.*.mlp.fc.dot" {d:tp, ...}'
 expect 0 "" "${plan[@]}" --json --plan few.plan --dp 2 --save-plan done.plan
 expect_json 'd["chosen"]["tp"] == 2 and d["chosen"]["dp"] == 2'
@@ -78,19 +77,19 @@ few 'store "layers.*.mlp.fc.w" {x1:dp} gather use' 'op "layers.*.attn.a.attentio
 expect 0 "" "${step[@]}" --json --plan few.plan --save-plan done.plan
 expect_json 'd["chosen"]["zero"] == 3'
 check "stored in parts" [ "$(grep -cE '^store "layers.*mlp[.]fc[.]w" [{]x1:dp[}] gather use' done.plan)" -ge 1 ]
-check "made again" grep -qxE 'op "layers.\*.attn.a.attention" [{]b:(mb.)?dp[}] again' done.plan
-# Programs are made of it.
+check "recomputed" grep -qxE 'op "layers.\*.attn.a.attention" [{]b:(mb.)?dp[}] again' done.plan
+# Programs are compiled from it.
 few 'mesh [dp=2] stages 2' 'op "layers.*.mlp.fc.dot" {d:dp, ...}'
 tiny="-D layers=2 -D d=16 -D heads=2 -D vocab=32 -D ctx=8 --dim seq=8 --dim batch=4"
 # shellcheck disable=SC2086
 expect 0 "" "$apc" verify "$gpt" $tiny --target cpux4 --seed 1 -q --plan few.plan
-# inspect shows it, and what a plan says otherwise.
+# inspect shows it, and the differences to a plan.
 expect 0 "few.plan: a partial plan" "$apc" inspect few.plan
 expect 0 "" "$apc" inspect few.plan --json
 expect_json 'd["complete"] is True and d["function"] is None and d["stages"] == 2'
 expect 0 "not given" "$apc" inspect few.plan done.plan
 
-# What cannot be is an error that names the line.
+# Impossible lines are errors that name the line.
 wrong() { # wrong EXIT LINE:COL MESSAGE LINE...
   local code=$1 place=$2 message=$3
   shift 3

@@ -1,5 +1,6 @@
 #!/bin/bash
-# Code for GPUs as text: -S, --emit=cuda, schedule, ptx, cubin.  Needs neither a GPU nor a toolkit (tests/dialect/nvrtc.c compiles).
+# Code for GPUs as text: -S, --emit=cuda, schedule, ptx, cubin.  Needs neither a GPU nor a toolkit
+# (tests/dialect/nvrtc.c compiles).
 . "$(dirname "$0")/lib.sh"
 
 four=dgx-a100x4
@@ -24,12 +25,12 @@ communicators_are_listed() {
   cmp -s used listed
 }
 groups_are_closed() { [ "$(grep -c ncclGroupStart "$1.schedule")" -eq "$(grep -c ncclGroupEnd "$1.schedule")" ]; }
-# A round of a list of calls: what goes to the queue of communication comes behind what is computed before, and its event is waited for
-# once, behind it.
+# A round of a list of calls: work of the communication queue comes after the computation before it, and its event is
+# waited for once, later.
 events_are_waited_for() {
   awk '
     function wrong(what) { print FILENAME ":" FNR ": " what; bad = 1 }
-    function all_waited() { for (e in open) wrong("nobody waits for " e); delete open }
+    function all_waited() { for (e in open) wrong("no wait for " e); delete open }
     /cudaEventRecord\(ready, compute\); cudaStreamWaitEvent\(communication, ready\)$/ { ready = 1; next }
     /^ *ncclGroupEnd|^ *  nccl(Send|Recv|Broadcast|Reduce)\(/ { next }
     /^ *nccl/ { if (!ready) wrong("not on the queue of communication"); asked++; ready = 0 }
@@ -56,7 +57,7 @@ has gpt-tiny 'ncclRecv\(.* count [0-9]+, ncclFloat32, peer 0, comm[0-9]+\)'
 has gpt-tiny 'nccl(AllReduce|AllGather|ReduceScatter)\(.* count [0-9]+, ncclFloat32, .*comm[0-9]+\) key [0-9]+'
 has gpt-tiny 'cublasLtMatmul\(op[NT] op[NT], m [0-9]+, n [0-9]+, k [0-9]+, A b'
 has gpt-tiny '^body [0-9]+: .* of stage 1 on rank 2 3$'
-# What is computed once, before all micro-batches, is listed first and has later kernels.
+# Values that are computed once, before all micro-batches, are listed first and have later kernels.
 expect 0 "" "$apc" "$gpt" --tp 2 --pp 2 --micro-batches 2 -q --target $four -S
 check "gpt-tiny in micro-batches: launches and kernels differ" launched_are_emitted gpt-tiny
 schedule_of llama "$source_dir/examples/llama.apc" $small -D kv_heads=2 --tp 4
@@ -65,7 +66,7 @@ schedule_of llama "$source_dir/examples/llama.apc" $small -D kv_heads=2 --cp 4 -
 schedule_of mlp "$source_dir/examples/mlp.apc" $large_mlp --tp 4 --dim batch=5
 has mlp 'ncclAllReduce\(.* ncclSum, comm[0-9]+\)|ncclReduceScatter|ncclAllGather'
 
-# Heads stay where products put them: calls of a layer, none of which is one for each head or only moves.
+# Heads stay where products put them: a layer has no calls per head and none that only move.
 calls_of_layer() { # calls_of_layer MOST NAME options...
   local most=$1 name=$2
   shift 2
@@ -96,17 +97,17 @@ schedule_of moe "$source_dir/examples/moe.apc" -D layers=2 -D d=32 -D heads=4 -D
 has moe 'k[0-9]+_grouped_mlp<<<' # its products carry its name
 schedule_of lstm "$source_dir/examples/lstm.apc" -D d=2048 -D vocab=50 --dim batch=2 --dim seq=16 --tp 4
 has lstm '^      ncclReduceScatter|^      ncclAllGather|^      ncclAllReduce' # every round
-has lstm '^    cublasLtMatmul' # the input's product, before the loop
+has lstm '^    cublasLtMatmul' # the product of the input, before the loop
 
 mv mlp.cu first.cu
 expect 0 "" "$apc" "$source_dir/examples/mlp.apc" $large_mlp -q --target $four --tp 4 --dim batch=5 --emit=cuda
 check "the same text twice" cmp -s mlp.cu first.cu
-# plan writes the same text, on its own
+# plan writes the same text, by itself
 expect 0 "" "$apc" plan "$source_dir/examples/mlp.apc" $large_mlp -q --target $four --tp 4 --dim batch=5 --emit=cuda=planned.cu
 check "plan and compile write the same" cmp -s planned.cu first.cu
 check "no #include outside the branch for nvcc" test "$(grep -c '#include' first.cu)" -le 2
 
-# Schedules of many ranks name them by classes: what is written grows with these, not with the ranks.
+# Schedules of many ranks name them by classes: their length grows with the classes, not with the ranks.
 many() { # many RANKS MODEL options...
   local ranks=$1 model=$2 name
   shift 2
@@ -122,12 +123,12 @@ check "one list for 1,024 ranks" grep -qE '^body 0: fwd.main of stage 0 on rank 
 check "groups of 1,024 ranks" grep -qE '^comm[0-9]+: 128 groups of .* the first \{0 1 \.\.\. 7\}$' mlp-1024.schedule
 check "one list for 16,384 ranks" grep -qE '^body 0: fwd.main of stage 0 on rank 0-16383$' gpt-tiny-16384.schedule
 check "as long as for 8 ranks" test "$(wc -c <mlp-1024.schedule)" -lt $((2 * $(wc -c <mlp-8.schedule)))
-# Uneven: two classes, of eight lists at most, one for each rank that adds its part of a bias.
+# Uneven: two classes, of at most eight lists, one for each rank that adds its part of a bias.
 many 1024 "$mlp" $large_mlp --tp 8 --dp 128 --dim batch=1000
 lists=$(grep -cE '^body 0: ' mlp-1024.schedule)
 check "lists of two classes, $lists" test $((lists % 2)) -eq 0 -a "$lists" -ge 2 -a "$lists" -le 16
 
-# What is refused.
+# Refused requests.
 expect 2 "has no GPU" "$apc" "$source_dir/examples/mlp.apc" $small_mlp --target cpux2 --emit=cuda
 expect 2 "has no GPU" "$apc" "$source_dir/examples/mlp.apc" $small_mlp -S
 for kind in cuda ptx cubin; do expect 2 "has no GPU" "$apc" plan "$source_dir/examples/mlp.apc" $small_mlp --emit=$kind; no_out; done
@@ -140,24 +141,24 @@ done
 expect 5 "APC0701" env LD_LIBRARY_PATH="$work/hidden" CUDA_HOME=/nonexistent "$apc" "$source_dir/examples/mlp.apc" $small_mlp --target $four -o program
 expect_err "NVRTC"
 check "no program is written" test ! -e program
-# One command may make code for both kinds of devices.
+# One command may write code for both kinds of devices.
 for form in c cuda schedule; do expect 0 "" "$apc" "$gpt" -q --target $four --dim batch=4 --dim seq=32 --emit=$form=$form.alone; done
 expect 0 "" "$apc" "$gpt" -q --target $four --dim batch=4 --dim seq=32 --emit=cuda=cuda.both,c=c.both,schedule=schedule.both
 for form in c cuda schedule; do check "$form differs beside others" cmp $form.alone $form.both; done
-# Rows of large products in 16 bits are multiples of 16 bytes; those of f32, and of small products, are as they are.
+# Rows of large products in 16 bits are padded to multiples of 16 bytes; those of f32, and of small products, are not.
 rows() { grep -oE 'cublasLtMatmul\([^)]*' | grep -oE ' ld [0-9]+' | sort -u | paste -sd' '; }
 for type in bf16 f32; do
   expect 0 "" "$apc" compile "$source_dir/tests/doubles/long_rows.apc" -q --dtype $type --target dgx-h100x1 --emit=schedule=rows.$type
 done
 check "bf16: $(rows <rows.bf16)" test "$(rows <rows.bf16)" = " ld 304  ld 336  ld 512"
 check "f32: $(rows <rows.f32)" test "$(rows <rows.f32)" = " ld 300  ld 333  ld 509"
-# GPUs before sm_80 have no tensor cores that attention could use.
+# GPUs before sm_80 lack the tensor cores that attention needs.
 for target in aws-g4dn.12xlargex1 dgx-a100x1; do
   expect 0 "" "$apc" "$source_dir/examples/gpt.apc" -q -D layers=1 -D d=64 -D heads=2 -D vocab=64 --dtype f16 --target $target --dim batch=2 --dim seq=128 --emit=cuda=attention.$target
 done
 check "T4: in tiles" grep -q ' attention_tile_f16(&b' attention.aws-g4dn.12xlargex1
 check "A100: on tensor cores" grep -q ' attention_tensor_f16(&b' attention.dgx-a100x1
-# The update of all weights is four launches at most, and no state is copied.  Rows that name "update" are its calls.
+# The update of all weights is at most four launches, and no state is copied.  Rows that name "update" are its calls.
 gpt2="$source_dir/examples/gpt.apc -D layers=12 -D d=768 -D heads=12 -D vocab=50257 -D ctx=1024 --dim batch=8 --dim seq=1024 --target dgx-h100x1"
 updates() { # OPTIMIZER MOST WORDS...
   local optimizer=$1 most=$2 n

@@ -1,8 +1,8 @@
 #!/bin/bash
-# Manual pages and completion: every option of the tables is in them, and the tools that read them have nothing to say.
+# Manual pages and completion: they contain every option of the tables, and the tools that read them report nothing.
 . "$(dirname "$0")/lib.sh"
 share=$(dirname "$apc")/share
-text() { # a page as plain text; what the formatter warns of is in err
+text() { # a page as plain text; the formatter's warnings are in err
   LC_ALL=C MANPAGER=cat man --warnings -E ascii -l "$share/$1" 2>err | sed 's/.\x08//g' >out
 }
 
@@ -11,7 +11,7 @@ commands=$("$apc" --help | sed -n 's/^  \([a-z]*\)  *[A-Z[ ].*$/\1/p; s/^  not b
 check "ten commands or more" test "$(wc -w <<<"$commands")" -ge 10
 flags() { "$apc" "$1" --help | grep -oE '^  (-[a-zA-Z], )?--?[A-Za-z][a-z-]*' | grep -oE -- '--?[A-Za-z][a-z-]*' | sort -u; }
 
-# what an explanation tells is what is obeyed, and what documents tell
+# limits in explanations equal those in the code, and those in the documents
 limit() { sed -n "s/^#define LIMIT_$1 \([0-9]*\).*/\1/p" "$source_dir/base/limits.h"; }
 expect 0 "versions 1 to $(limit OPSET_LAST) of the default ONNX operator set" "$apc" explain APC0110
 check "README tells another operator set" grep -q "ONNX up to operator set $(limit OPSET_LAST) " "$source_dir/README.md"
@@ -42,7 +42,7 @@ if command -v mandoc >/dev/null; then
   for page in "$share"/*.[15]; do expect 0 "" mandoc -T lint -W warning "$page"; no_out; done
 fi
 
-# bash: what the function offers at the end of a line
+# bash: the words that the function offers at the end of a line
 # shellcheck disable=SC1091
 . "$share/apc.bash"
 PATH=$(dirname "$apc"):$PATH

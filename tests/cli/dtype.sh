@@ -1,5 +1,5 @@
 #!/bin/bash
-# --dtype: models of f32 computed in fewer bits, on CPU ranks.
+# --dtype: f32 models computed in fewer bits, on CPU ranks.
 . "$(dirname "$0")/lib.sh"
 examples=$source_dir/examples
 gpt="$examples/gpt.apc -D layers=2 -D d=64 -D heads=4 -D vocab=96"
@@ -8,7 +8,7 @@ resnet="$examples/resnet.apc -D depth=18 -D width=8 -D classes=10 -D image=32"
 llama="$examples/llama.apc -D layers=2 -D d=64 -D heads=4 -D kv_heads=2 -D ffn=96 -D vocab=64 -D ctx=24 -D cache=1"
 lstm="$examples/lstm.apc -D layers=1 -D d=32 -D vocab=50"
 
-# far FILE FILE: the relative L2 distance of two archives' outputs, the largest
+# far FILE FILE: the largest relative L2 distance of two archives' outputs
 far() {
   /usr/bin/python3 -c '
 import sys, numpy as np
@@ -17,7 +17,7 @@ print(max(np.linalg.norm(a[k].astype("f8") - b[k]) / np.linalg.norm(b[k]) for k 
 }
 between() { /usr/bin/python3 -c 'import sys; a, x, b = map(float, sys.argv[1:]); sys.exit(not a < x < b)' "$@"; }
 
-# Fewer bits, and no more of an error than they make.
+# Fewer bits, with no larger error than they cause.
 models=0
 for model in "$gpt" "$moe" "$resnet" "$lstm"; do
   in_quarter $((models++)) || continue
@@ -31,7 +31,7 @@ for model in "$gpt" "$moe" "$resnet" "$lstm"; do
   done
 done
 
-# Proved, and equal to one rank and to the model as it was: with a cache, and cut in every way.
+# Proved, and equal to one rank and to the original model: with a cache, and with every kind of cut.
 for how in "--tp 2" "--dp 2" "--pp 2 --micro-batches 2"; do
   # shellcheck disable=SC2086
   expect 0 "proved" "$apc" verify $gpt -q --target cpux2 $how --dim batch=4 --dim seq=12 --dtype bf16
@@ -41,16 +41,16 @@ done
 {
   expect 0 "proved" "$apc" verify $llama -q --target cpux2 --tp 2 --dim batch=2 --dim seq=8 --dtype f16
   expect 0 "proved" "$apc" verify $moe -q --target cpux2 --dim batch=2 --dim seq=6 --dtype bf16
-  # also what runs behind the kernels' first blocks: of equal elements the same one is the largest in a pool
+  # also beyond the first blocks of kernels: of equal elements the same one is the largest in a pool
   expect 0 "proved" "$apc" verify $resnet -q --target cpu --dim batch=1 --dtype bf16
-  # tf32 is a permission that CPUs have no use for
+  # tf32 is a permission that CPUs do not use
   expect 0 "proved" "$apc" verify $gpt -q --target cpux2 --tp 2 --dtype tf32
   expect 0 "" "$apc" run $gpt -q --outputs f32.npz
   expect 0 "" "$apc" run $gpt -q --dtype tf32 --outputs got.npz
   check "tf32 on a CPU: $(far got.npz f32.npz)" test "$(far got.npz f32.npz)" = 0.0
 }
 
-# What it is, written out; weights are cast once; what is planned is what is emitted.
+# The casts are in the IR; weights are cast once; the planned types are emitted.
 # shellcheck disable=SC2086
 {
   expect 0 "" "$apc" plan $gpt -q --target dgx-a100x4 --tp 4 --dtype bf16 --emit=ir=ir,schedule=calls
@@ -66,7 +66,7 @@ done
   expect 0 "" "$apc" plan "$source_dir/tests/doubles/convolutions.apc" -q --dim batch=2 --target dgx-a100x1 --emit=schedule=convs
   check "convolutions that cuDNN may do" grep -q '; cuDNN may do it$' convs
   expect 0 "" "$apc" plan $gpt -q --target dgx-a100x4 --emit=schedule=calls
-  check "tf32 that nobody asked for" bash -c '! grep tf32 calls'
+  check "tf32 without a request" bash -c '! grep tf32 calls'
   expect 5 "do not compute in fp8 yet" "$apc" run $gpt --dtype fp8; no_out
 }
 summary 44 32

@@ -1,5 +1,6 @@
 #!/bin/bash
-# Sizes of 0, where ONNX allows them: a decoder whose cache is empty at first, and operators of nothing, on one rank and four.
+# Sizes of 0, where ONNX allows them: a decoder whose cache is empty at first, and operators on empty tensors, on one
+# rank and four.
 . "$(dirname "$0")/lib.sh"
 /usr/bin/python3 -c 'import onnx' 2>/dev/null || exit 77
 
@@ -48,7 +49,7 @@ def decode(program):
     ids = r.integers(0, V, (B, T))
     k = v = np.zeros((B, H, 0, D), np.float32)
     want, at = whole(ids), 0
-    for n in (3, 1, 0, 1, 1, 1): # no token at all is a step as well
+    for n in (3, 1, 0, 1, 1, 1): # a step without tokens is a step as well
         logits, k, v = run(program, ids[:, at:at + n], k, v)
         assert logits.shape == (B, n, V) and k.shape == (B, H, at + n, D), (logits.shape, k.shape)
         assert np.allclose(logits, want[:, at:at + n], rtol=1e-4, atol=1e-4), np.abs(logits - want[:, at:at + n]).max()
@@ -70,11 +71,11 @@ for i in 1 2 3; do
 done
 # shellcheck disable=SC2086
 expect 0 "" /usr/bin/python3 decoder.py $programs
-expect 0 "ok" "$apc" verify decoder.onnx --target cpux4 --dim past=0 -q # known to be empty when it is compiled
+expect 0 "ok" "$apc" verify decoder.onnx --target cpux4 --dim past=0 -q # known to be empty at compile time
 expect 0 "ok" "$apc" verify decoder.onnx --target cpux2 --dim batch=0 --dim seq=0 -q
 expect 1 "must be at least 1" "$apc" plan decoder.onnx --dim-hint past=0
 
-# Operators of nothing: name, node, inputs, constants, what they give.
+# Operators on empty tensors: name, node, inputs, constants, results.
 cat >operators.py <<'END2'
 import numpy as np, onnx
 from onnx import helper, numpy_helper

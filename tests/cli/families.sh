@@ -1,5 +1,6 @@
 #!/bin/bash
-# The model files of examples/ at small sizes: four ranks, tensors cut or stages, equal one rank and the reference, and proved.
+# The model files of examples/ at small sizes: four ranks, tensors cut or stages, equal one rank and the reference, and
+# are proved.
 . "$(dirname "$0")/lib.sh"
 
 number=0

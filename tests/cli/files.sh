@@ -1,5 +1,5 @@
 #!/bin/bash
-# Files of tensors and traces: what inspect says of them, and what convert makes of them.
+# Files of tensors and traces: the output of inspect and of convert.
 . "$(dirname "$0")/lib.sh"
 gpt=$source_dir/examples/gpt-tiny.onnx mlp=$source_dir/examples/mlp.apc
 small="-D d=16 -D hidden=32 -D layers=2 -q"
@@ -9,7 +9,7 @@ expect 0 "" "$apc" convert "$gpt" w.safetensors -q; no_out
 expect 0 "" "$apc" convert "$gpt" w.npz -q
 expect 0 "equal    logits" "$apc" run "$gpt" -q --weights w.safetensors --inputs "$source_dir/examples/gpt-tiny.inputs.npz" \
   --expect "$source_dir/examples/gpt-tiny.outputs.npz"
-# ... for a compiled program, too, although it keeps heads and halves of them; other weights are other weights
+# ... for a compiled program, too, although it keeps heads and halves of them; other weights change the result
 expect 0 "" "$apc" "$gpt" -q --target cpux2 --tp 2 -o gpt
 expect 0 "" ./gpt --inputs "$source_dir/examples/gpt-tiny.inputs.npz" --outputs own.npz
 expect 0 "" ./gpt --inputs "$source_dir/examples/gpt-tiny.inputs.npz" --outputs given.npz --weights w.safetensors
@@ -22,14 +22,14 @@ check "the weights that are given are not used" bash -c '! cmp -s own.npz half.n
 expect 0 "equal    logits" "$apc" run "$gpt" -q --weights half.safetensors --inputs "$source_dir/examples/gpt-tiny.inputs.npz" --expect half.npz
 expect 0 "" "$apc" convert w.npz again.safetensors
 check "two ways to the same weights differ" cmp -s w.safetensors again.safetensors
-expect 0 "" "$apc" convert "$mlp" $small made.safetensors # weights that lie in no file
+expect 0 "" "$apc" convert "$mlp" $small made.safetensors # weights that are in no file
 expect 0 "" "$apc" run "$mlp" $small --outputs y.npz
 expect 0 "equal" "$apc" run "$mlp" $small --weights made.safetensors --expect y.npz
 expect 0 "" "$apc" convert "$mlp" $small m.ir
 expect 0 "equal" "$apc" run m.ir -q --expect y.npz
 expect 5 "error[APC0649]" "$apc" convert m.ir m.txt
 
-# a relative place of weights is relative to the text, wherever apc runs
+# a relative path of weights is relative to the text, wherever apc runs
 mkdir -p deep/er other; cp "$gpt" deep/g.onnx
 (cd deep && "$apc" convert g.onnx g.ir -q)
 expect 0 "equal    logits" "$apc" run deep/g.ir -q --inputs "$source_dir/examples/gpt-tiny.inputs.npz" --expect "$source_dir/examples/gpt-tiny.outputs.npz"
@@ -42,7 +42,7 @@ check "the weights moved along with the text differ" cmp -s w.safetensors w2.saf
 expect 1 "error[APC0001]" "$apc" convert nowhere.onnx w.npz
 expect 1 "error[APC0002]" "$apc" convert "$mlp" $small nowhere/w.npz
 
-# --expect: what run, verify and bench give has to be what the file has; the file is opened before anything runs
+# --expect: results of run, verify and bench must equal those in the file; the file is opened before the run
 tiny_model >tiny.ir
 sed '/output "y"/{p;s/"y"/"again"/;}' tiny.ir >two.ir # one more output, which z.npz does not have
 /usr/bin/python3 - <<'PY'
@@ -61,7 +61,7 @@ done
 expect 4 "the model has no such output" "$apc" verify tiny.ir -q --inputs x.npz --expect of_another.npz
 expect 0 "against wrong.npz: relative L2" "$apc" verify tiny.ir -q --inputs x.npz --expect wrong.npz --atol 1.1 --target cpux2
 expect 2 "128 ranks exceed the 64" "$apc" verify tiny.ir -q --expect z.npz --target dgx-a100x128
-# neighbours beyond 2^53 are not equal, nor are numbers whose squares vanish
+# neighbours beyond 2^53 are not equal, nor are numbers whose squares underflow
 cat >large.ir <<'IR'
 apc.ir 1
 func @main level 1 {
@@ -91,7 +91,7 @@ import sys
 d = open(sys.argv[1], 'rb').read()
 open('nobody.onnx', 'wb').write(d.replace(b'\x12\x07pytorch\x1a\x061.13.0', b'', 1)) # producer, version
 PY
-expect 0 "nodes" "$apc" inspect nobody.onnx; check "nobody made it" bash -c "! grep ', by' out"
+expect 0 "nodes" "$apc" inspect nobody.onnx; check "it has no producer" bash -c "! grep ', by' out"
 expect 0 "21 tensors, 661.0 KiB" "$apc" inspect w.safetensors; expect_out "token.weight"
 expect 0 "" "$apc" inspect w.safetensors --json
 expect_json 'd["kind"] == "tensors" and len(d["tensors"]) == 21 and d["bytes"] == sum(x["bytes"] for x in d["tensors"]) == 676864'
@@ -114,7 +114,7 @@ done
 expect 1 "error[APC0001]" "$apc" inspect nowhere
 echo hello >hello; expect 1 "error[APC0603]" "$apc" inspect hello; no_out
 
-# run, verify and bench write the forms of --emit as compile does, beside what they do
+# run, verify and bench write the forms of --emit as compile does, in addition to their own work
 expect 0 "" "$apc" tiny.ir -q --target cpux2 --emit=exe,plan,schedule,ir=tiny1.ir,c,spmd
 mkdir compiled; mv tiny tiny.plan tiny.schedule tiny1.ir tiny.c tiny.spmd.ir compiled
 for command in run verify bench; do
@@ -135,7 +135,7 @@ done
 odd=$'odd\xff'
 LC_ALL=C sed 's/"x"/"x\xff"/; s/"y"/"y\xfe"/' tiny.ir >"$odd.ir"
 sed -n '/^cpu/,$p' "$source_dir/targets/cpu.topo" >"$odd.topo"
-odd_json() { # odd_json TEXT OPTIONS...: TEXT is there, with U+FFFD
+odd_json() { # odd_json TEXT OPTIONS...: the output has TEXT, with U+FFFD
   local text=$1
   shift
   expect 0 "" "$@" --json -q; expect_json 'len(d["schema"]) > 6'; expect_out "$text"
@@ -178,7 +178,7 @@ expect 0 "" "$apc" convert prepared.ir prepared.npz; expect 0 "" "$apc" convert 
 check "only the model's weights are written" /usr/bin/python3 -c 'import numpy; assert numpy.load("prepared.npz").files == ["w"]'
 expect 0 "proved" "$apc" verify prepared.ir --target cpux3 --weights prepared.safetensors
 
-# a file that would pass the limit of its size is refused like one on a full disk, and what is there stays
+# a file that would exceed the size limit is refused as on a full disk, and the old file stays
 limited() { # limited BLOCKS CODE TEXT COMMAND...
   local blocks=$1 code=$2 text=$3
   shift 3
@@ -191,6 +191,6 @@ limited 1000 1 "cannot write the file: File too large" "$apc" "$gpt" -q --target
 limited 4 1 "standard output cannot be written" bash -c "'${apc%/*}/apc-opt' prepared.ir >>w.npz"
 truncate -s 2M long
 limited 1000 1 "standard output cannot be written" bash -c './prepared --input x=random --dim b=2 >>long'
-check "what was there is gone" grep -qx old kept
+check "the old file is gone" grep -qx old kept
 
 summary 206

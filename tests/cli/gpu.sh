@@ -1,7 +1,6 @@
 #!/bin/bash
-# Programs for GPUs, run on doubles of NVIDIA's libraries (tests/doubles/double.h): what they compute, what moves bytes
-# between ranks, and what is said when something is missing or goes wrong.  Kernels are compiled for GPUs, so NVRTC is
-# needed, and run as C.
+# Programs for GPUs, run on doubles of NVIDIA's libraries (tests/doubles/double.h): their results, their communication,
+# and the messages when something is missing or fails.  Kernels are compiled for GPUs, so NVRTC is needed, and run as C.
 . "$(dirname "$0")/lib.sh"
 doubles=$(dirname "$apc")/doubles
 gpt=$source_dir/examples/gpt-tiny
@@ -20,10 +19,10 @@ export DOUBLES_CACHE=$private/cache
 mkdir "$DOUBLES_CACHE"
 with=(env "LD_LIBRARY_PATH=$doubles" "DOUBLES_TEXTS=$work/texts")
 
-# What one CPU rank computes, for --expect.
+# The results of one CPU rank, for --expect.
 expect 0 "" "$apc" run "$gpt.onnx" --inputs "$gpt.inputs.npz" --outputs one.npz -q
 
-# Four ranks: by NCCL and through the host's memory, with runs of calls recorded there, and call by call.
+# Four ranks: by NCCL and through host memory, with runs of recorded calls, and call by call.
 runs=("" "APC_EAGER=1" "APC_COMM=staged" "DOUBLES_SEED=11" "DOUBLES_SEED=12 APC_EAGER=1" "DOUBLES_SEED=13 APC_COMM=staged")
 for how in "--tp 4" "--dp 2 --tp 2" "--pp 2 --dp 2"; do
   for run in "${runs[@]}"; do
@@ -31,7 +30,8 @@ for how in "--tp 4" "--dp 2 --tp 2" "--pp 2 --dp 2"; do
     expect 0 "" "${with[@]}" $run "$apc" run "$gpt.onnx" --target dgx-a100x4 $how --save-temps=texts --inputs "$gpt.inputs.npz" --expect one.npz -q
   done
 done
-# Measuring two of them: the file is a target, under its own name and in place of the built-in one; numbers mean nothing.
+# Measures two of them: the file is a target, under its own name and in place of the built-in one; the numbers have no
+# meaning.
 expect 0 "" "${with[@]}" "$apc" calibrate --target dgx-a100x2 --effort 1 --save-temps=texts -o measured.topo -q
 expect 0 "figures measured by apc calibrate: measured.topo" "$apc" plan "$gpt.onnx" --target measured.topox2 -q
 expect 0 "measured.topo" env APC_CALIBRATION=measured.topo "$apc" plan "$gpt.onnx" --target dgx-a100x2 -q
@@ -40,7 +40,7 @@ for line in "  sustained bf16 " "  launch " "  ring measured " "  kernels ampere
 done
 # More ranks than GPUs.
 expect 0 "" "${with[@]}" DOUBLES_GPUS=1 APC_COMM=staged "$apc" run "$gpt.onnx" --target dgx-a100x4 --tp 2 --dp 2 --save-temps=texts --inputs "$gpt.inputs.npz" --expect one.npz -q
-# Without NCCL; a machine may have one that cannot be hidden, which no double goes with.
+# Without NCCL; a machine may have one that cannot be hidden, which does not work with the doubles.
 if ! /sbin/ldconfig -p | grep -q libnccl.so.2; then
   mkdir bare && ln -s "$doubles/libcuda.so.1" "$doubles/libcublasLt.so.13" bare/
   expect 0 "" env LD_LIBRARY_PATH="$work/bare" DOUBLES_TEXTS="$work/texts" PATH=/usr/bin:/bin HOME=/nonexistent "$apc" run "$gpt.onnx" --target dgx-a100x2 --tp 2 --save-temps=texts --inputs "$gpt.inputs.npz" --expect one.npz -q
@@ -83,7 +83,7 @@ done
 expect 0 "" "${with[@]}" ./mlp --input "x=@x8.npy" --trace trace.json
 check "a timeline" /usr/bin/python3 -c 'import json; d = json.load(open("trace.json")); assert any("dur" in e for e in (d["traceEvents"] if isinstance(d, dict) else d))'
 
-# Convolutions: by cuDNN, by our kernels, and by those where cuDNN has no way.
+# Convolutions: by cuDNN, by our kernels, and by those where cuDNN has no algorithm.
 convs=$source_dir/tests/doubles/convolutions.apc
 expect 0 "" "$apc" run "$convs" --dim batch=2 --outputs convs.npz -q
 for run in "" "APC_CONV=kernel" "DOUBLES_DNN_GAPS=0" "DOUBLES_DNN_GAPS=1" "DOUBLES_SEED=14 APC_EAGER=1"; do
@@ -98,7 +98,8 @@ for run in "" "APC_CONV=kernel" "DOUBLES_DNN_GAPS=0" "DOUBLES_DNN_GAPS=1" "DOUBL
 done
 expect 0 "" "$apc" "$convs" --dim batch=2 --target dgx-a100x1 --save-temps=texts -o convs -q
 expect 0 "" env APC_CONV=kernel "$apc" run "$convs" --dim batch=2 --expect convs.npz -q # on a CPU
-# Padding that cuDNN cannot be told: on one side alone, below 0, less behind than in front.  Only the last one can.
+# Padding that cuDNN cannot express: on one side only, below 0, less at the end than at the front.  It can express the
+# last one only.
 for starts in '-2, 0 9, 9' '1, 1 6, 6' '-1, -1 8, 9' '-1, -1 9, 9'; do
   read -r high wide out <<<"$starts"
   printf '%s\n' 'apc.ir 1' 'symbol b' 'param "w" : f32[8, 4, 3, 3] = normal 1 seed 1' 'func @main level 1 {' \
@@ -111,7 +112,7 @@ for starts in '-2, 0 9, 9' '1, 1 6, 6' '-1, -1 8, 9' '-1, -1 9, 9'; do
   check "starts $starts" test "$(grep -c cudnnConvolutionForward names)" -eq "$([ "$out" = '9, 9' ] && [ "$high" = -1, ] && echo 1 || echo 0)"
 done
 
-# As torchrun starts ranks.
+# With ranks started like torchrun's.
 torchrun=("WORLD_SIZE=2" "MASTER_ADDR=127.0.0.1" "MASTER_PORT=$((20000 + $$ % 20000))")
 timeout 60 "${with[@]}" "${torchrun[@]}" RANK=1 LOCAL_RANK=1 ./mlp --input x=@x8.npy >other 2>&1 &
 expect 0 "" "${with[@]}" "${torchrun[@]}" RANK=0 LOCAL_RANK=0 ./mlp --input x=@x8.npy --output y=@gpu.npy
@@ -119,7 +120,7 @@ check "the other rank: $(cat other)" wait $!
 expect 0 "" ./mlp-cpu --input "x=@x8.npy" --output y=@cpu.npy
 check "other values under torchrun" near gpu.npy cpu.npy
 
-# What is missing, too old or too small.
+# Resources that are missing, too old or too small.
 expect 0 "" "$apc" "$gpt.onnx" --target dgx-a100x2 --tp 2 --save-temps=texts -o gpt -q
 empty=$work/empty && mkdir "$empty"
 expect 5 "no NVIDIA driver" env LD_LIBRARY_PATH="$empty" ./mlp --input x=@x8.npy
@@ -146,7 +147,7 @@ expect 5 "CUDA_ERROR_NO_DEVICE" "${with[@]}" DOUBLES_GPUS=0 ./mlp --input x=@x8.
 expect 5 "sm_70" "${with[@]}" DOUBLES_ARCH=70 ./gpt --inputs "$gpt.inputs.npz"
 expect 6 "MiB are free" "${with[@]}" DOUBLES_MEMORY=4096 ./mlp --input x=@x8.npy
 
-# What goes wrong is named with the call and what it was for; a device that stands still is late.
+# Failed calls are named with their purpose; a device without progress is late.
 for call in cuInit cuStreamBeginCapture_v2 cuGraphInstantiateWithFlags cuGraphLaunch cuGraphDestroy cuEventRecord cuLaunchKernel cuDevicePrimaryCtxRetain cuMemAlloc_v2 cuModuleLoadData cuMemcpyHtoDAsync_v2 cublasLtMatmul ncclCommInitRankConfig cuStreamCreate; do
   code=6
   [ $call = cuInit ] && code=5

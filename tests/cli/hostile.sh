@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# tests/cli/hostile.sh APC - files, names and surroundings that mean no good (docs/security.md): damage, bombs, control bytes, no free
-# descriptors, borrowed rights.
+# tests/cli/hostile.sh APC - hostile files, names and environments (docs/security.md): damage, bombs, control bytes, no
+# free descriptors, set-uid.
 . "$(dirname "$0")/lib.sh"
 export ASAN_OPTIONS=detect_leaks=0 # processes with OpenMP threads end it with an error of its own (gcc 12)
 gpt=$source_dir/examples/gpt-tiny.onnx inputs=$source_dir/examples/gpt-tiny.inputs.npz
@@ -42,7 +42,7 @@ timeout 60 ./gpt --rank 1 --world 2 --rendezvous "localhost:$port" --weights w.s
 expect 0 "" ./gpt --rank 0 --world 2 --rendezvous "localhost:$port" --weights w.safetensors --inputs "$inputs" --outputs given.npz
 wait $other; check "the same weights from a file" cmp -s right.npz given.npz
 
-# Archives that claim little and hold much: refused before they are expanded.  30 MB of memory are enough for that.
+# Archives that claim little and expand to much: refused before they are expanded.  30 MB of memory are enough for that.
 /usr/bin/python3 - <<'PY'
 import io, numpy as np, zipfile
 def npy(a):
@@ -60,7 +60,7 @@ archive("lies.npz", x=npy(np.zeros((1, 4), np.float32)) + zeros.tobytes())
 PY
 tiny_model >tiny.ir
 expect 0 "" "$apc" tiny.ir -q -o tiny
-peak() { # peak CODE TEXT COMMAND...: and the process never holds as much as an archive expands to
+peak() { # peak CODE TEXT COMMAND...: and the process never holds the expanded size of an archive
   expect "$1" "$2" /usr/bin/python3 -c 'import resource, subprocess, sys
 code = subprocess.run(sys.argv[1:]).returncode
 most = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
@@ -78,17 +78,17 @@ peak 1 "too many for a text file" "$apc" plan sparse.ir
 peak 1 "too many for a text file" "$apc" plan tiny.ir --plan sparse.ir
 peak 4 "DIFFERS" "$apc" run tiny.ir -q --expect stranger.npz
 
-# What went wrong is told as it is
+# Messages name the real cause
 mkdir broken; echo "no library" >broken/libdnnl.so.2; cp broken/libdnnl.so.2 broken/libdnnl.so.3
 expect 5 "oneDNN cannot be loaded: $work/broken/libdnnl.so.3" env LD_LIBRARY_PATH="$work/broken" ./gpt --inputs "$inputs"
 for n in 4 5 6; do
   last="ulimit -n $n"
   (ulimit -n $n; exec ./gpt --inputs "$inputs" --outputs out.npz) >out 2>err </dev/null
-  check "it does not say why" grep -qE "Too many open files|Error 24" err # the loader of the C library tells the number
+  check "it does not say why" grep -qE "Too many open files|Error 24" err # the loader of the C library prints the number
 done
 printf '#!/bin/sh\n' >no_rights; expect 5 "no_rights: Permission denied" env CC="$work/no_rights" "$apc" tiny.ir -q -o x
 
-# Control bytes of names and files stay bytes: on standard output, in messages, in progress
+# Control bytes of names and files are escaped: on standard output, in messages, in progress
 bad=$'a\033[31mb\007\302\233c\377\177'
 cat >"$bad.ir" <<'IR'
 apc.ir 1
@@ -125,7 +125,7 @@ for n in '\302\233' '\233' '\177' '\342\200\256'; do
   printf "dim n\nentry main(x: f32[n]) {\n  output y = $n x\n}\n" >bad.apc; expect 1 "error" "$apc" plan bad.apc; clean
 done
 
-# Borrowed rights (in a set-uid copy the leak checker of a sanitizer build can neither work nor read that it should not)
+# Set-uid (in a set-uid copy the leak checker of a sanitizer build can neither work nor read protected files)
 if [ "$(id -u)" -eq 0 ] && ! grep -q __asan_init "$apc"; then
   for program in "$apc" "$(dirname "$apc")/apc-opt" ./gpt; do
     cp "$program" borrowed; chown 65534 borrowed; chmod 4755 borrowed; chmod 755 "$private" "$work"

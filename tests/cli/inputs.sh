@@ -1,5 +1,5 @@
 #!/bin/bash
-# Inputs that would give wrong numbers or fill the memory are refused before anything runs.
+# Inputs that would give wrong numbers or fill the memory are refused before the run.
 . "$(dirname "$0")/lib.sh"
 gpt=$source_dir/examples/gpt-tiny.onnx
 "$apc" "$gpt" -q --target cpux2 -o gpt
@@ -27,7 +27,7 @@ for command in run verify bench; do expect 1 "element [1, 3] is 512" "$apc" $com
 expect 0 "" ./gpt --input random:3
 expect 0 "" ./gpt --input zeros
 
-# ids of another type, all of which are exactly numbers of the input's
+# ids of another type, if all convert exactly to the input's type
 /usr/bin/python3 - <<'PY'
 import numpy as np
 t = np.zeros((2, 8)); t[1, 3] = 511
@@ -52,7 +52,7 @@ expect 1 "element [1, 3] is 512; as an index" ./gpt --input @over_f4.npy
 expect 1 "input 'tokens' is bool, but the model expects i64" ./gpt --input @of_b1.npy
 expect 1 "input 'tokens' is i64, but the tensor given is bool" "$apc" run "$gpt" -q --input @of_b1.npy
 
-# a plain gather takes no negative ones; what is computed in a text of the IR is its own affair
+# a plain gather takes no negative ones; indices that an IR text computes are not checked
 cat >plain.ir <<'IR'
 apc.ir 1
 param "t" : f32[9, 2] = normal 1 seed 1
@@ -70,7 +70,7 @@ expect 1 "element [2] is -1" "$apc" run plain.ir -q --input @ids-1.npy
 expect 0 "" "$apc" run shifted.ir -q --input @ids-1.npy
 expect 0 "" "$apc" run shifted.ir -q --input @ids9.npy # 10 is outside: the row is 0 (docs/ir.md)
 
-# Indices that follow from sizes alone: refused when a row is not there, before anything runs; sizes that are fixed as well.
+# Indices that depend on sizes only: refused before the run if the row does not exist; also for fixed sizes.
 cat >past.apc <<'APC'
 dim seq, past
 entry main(x: f32[seq, 4], cache: f32[past, 4]) {
@@ -83,7 +83,7 @@ expect 0 "y [8, 4]" ./past --input x=random --input cache=random --dim seq=8 --d
 expect 1 "with these sizes the last index of 'y.gather' is out of range: 16 is not in 0 to 15" ./past --input x=random --input cache=random --dim seq=8 --dim past=9
 expect 1 "16 is not in 0 to 15" "$apc" run past.apc -q --init random --dim seq=8 --dim past=9
 
-# elements of tensors, of results and of logits, as ONNX writes them; what is to be ignored may be anywhere
+# elements of tensors, of results and of logits, as ONNX writes them; ignored labels may be anywhere
 /usr/bin/python3 - <<'PY'
 import numpy as np, onnx
 from onnx import TensorProto as T, helper
@@ -192,24 +192,24 @@ for target in cpu cpux3; do
     expect 1 "index [2] is -3; it must be -2 to 1" ./c_$m --bench=1 --inputs n_under.npz
   done
 done
-# Lists whose numbers are all the same, from the end; and places that were bytes.
+# Lists of equal numbers, from the end; and positions that were bytes.
 for m in gather take put nd scatter byte; do
   expect 0 "" "$apc" run e_$m.onnx -q --target cpux2 --inputs e_x.npz --outputs e_$m.npz
   check "e_$m" /usr/bin/python3 -c 'import sys, numpy as np; sys.exit(not np.array_equal(np.load(sys.argv[1])["y"], np.load("e_want.npz")[sys.argv[2]]))' e_$m.npz $m
 done
-# A step of training ends as well, and nothing is written.
+# A training step ends as well, and no file is written.
 expect 0 "" "$apc" compile c_lookup.onnx -q --target cpux2 --train cross_entropy -o c_lookup
 expect 0 "" ./c_lookup --steps 4 --shuffle none --data i=@rows.npy --data labels=@rows.npy
 expect 1 "index [1, 1] is 10; it must be -10 to 9" ./c_lookup --steps 4 --shuffle none --data i=@rows9.npy --data labels=@rows.npy --save w.safetensors
 check "weights of a run that failed" test ! -e w.safetensors
-# A table whose rows are cut: a rank has half of them, and all of them count.
+# A table whose rows are cut: a rank has half of them, and all indices are valid.
 "$apc" plan c_vocab.onnx -q --target cpux2 --tp 2 --save-plan cut.plan >/dev/null
 printf 'op "/Gather" {v0:tp}\nop "t" {x0:tp}\n' >>cut.plan
 expect 0 "" "$apc" compile c_vocab.onnx -q --target cpux2 --plan cut.plan --emit=exe=c_vocab,spmd=cut.ir
 check "the table is not cut" grep -q 'param {name="t"} : f32\[256, 64\]' cut.ir
 expect 0 "" ./c_vocab --bench=1 --inputs v_in.npz
 expect 1 "index [0, 1] is 512; it must be -512 to 511" ./c_vocab --bench=1 --inputs v_out.npz
-expect 0 "" "$apc" verify c_gather.onnx -q --target cpux2 # what is drawn is inside
+expect 0 "" "$apc" verify c_gather.onnx -q --target cpux2 # random indices are in range
 expect 1 "index [1, 1] is 10; it must be -10 to 9" "$apc" verify c_gather.onnx -q --target cpux2 --inputs c_far.npz
 for m in l_in l_nd_in; do expect 0 "" "$apc" compile $m.onnx -q --target cpu -o l; done
 expect 1 "Gather: index [1] is 10; it must be -10 to 9" "$apc" compile l_out.onnx -q --target cpu -o l
@@ -217,7 +217,7 @@ expect 1 "Gather: index [0] is -11" "$apc" compile l_under.onnx -q --target cpu 
 expect 1 "GatherND: index [101, 0] is 10" "$apc" compile l_nd_out.onnx -q --target cpu -o l
 expect 1 "GatherND: index [100, 0] is -11" "$apc" compile l_nd_under.onnx -q --target cpu -o l
 
-# Slices that leave what they read with these sizes: refused before anything runs; in a branch, when it is taken.
+# Slices out of range for these sizes: refused before the run; in a branch, when it is taken.
 cat >last.apc <<'APC'
 dim n, m
 entry main(x: f32[4, n]) {
@@ -250,7 +250,7 @@ expect 0 "y [4] = 0 0 0 0" ./branch --input x=random --input go=@go0.npy --dim n
 expect 0 "y [4]" ./branch --input x=random --input go=@go1.npy --dim n=5
 expect 1 "'s' slices outside dimension 0 of its operand: 4 is not in 0 to 3" ./branch --input x=random --input go=@go1.npy --dim n=3
 
-# an input that is given twice: the last one counts, in apc as in the program, whatever gives it
+# an input that is given twice: the last one counts, in apc as in the program, for all ways to give it
 cat >entries.ir <<'IR'
 apc.ir 1
 symbol b
@@ -275,16 +275,17 @@ for given in "--inputs a.npz --input x=zeros" "--input x=zeros --inputs a.npz" "
   expect 0 "" ./twice $b $given --outputs by_program.npz
   check "apc and the program take different inputs" cmp -s by_apc.npz by_program.npz
 done
-expect 0 "ok" "$apc" verify entries.ir -q --input z=zeros --input x=@x.npy # each entry takes its own
+expect 0 "ok" "$apc" verify entries.ir -q --input z=zeros --input x=@x.npy # each entry takes its own inputs
 expect 1 "the model has no input 'w'" "$apc" verify entries.ir -q --input w=zeros
 expect 1 "the model has no input 'token.weight'" "$apc" run "$gpt" -q --input token.weight=zeros
 expect_err "'token.weight' is a weight: the program loads it"
 
-# sizes no machine has the memory for: refused with the bytes, before they are filled
+# sizes beyond any machine's memory: refused with the number of bytes, before they are filled
 expect 1 "these sizes need" ./gpt --input random --dim batch=100000000; expect_err "bytes for inputs and outputs"
 expect 1 "bytes" ./gpt --input random --dim batch=4000000000000
 expect 1 "error:" ./gpt --input random --dim batch=9000000000000000000
-# two ranks hold 2 MiB of panels once (whole pages of them): that much less than twice what one rank needs for half the batch
+# two ranks hold 2 MiB of panels once (whole pages of them): that much less than twice the memory of one rank at half
+# the batch
 for ranks in 1 2; do
   expect 0 "" "$apc" "$source_dir/examples/mlp.apc" -D layers=1 -D d=256 --init random --target cpux$ranks --dp $ranks -q -o mlp$ranks
   expect 1 "these sizes need" ./mlp$ranks --input random --dim batch=${ranks}000000000

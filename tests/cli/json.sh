@@ -1,9 +1,9 @@
 #!/bin/bash
-# --json prints one JSON document on standard output, whatever becomes of the command.
+# --json prints one JSON document on standard output, also if the command fails.
 . "$(dirname "$0")/lib.sh"
 mlp="$source_dir/examples/mlp.apc -D d=8 -D hidden=8 -D layers=1"
 
-fails() { # fails CODE DIAGNOSTIC ARGUMENTS...: the document says both, and people read the same
+fails() { # fails CODE DIAGNOSTIC ARGUMENTS...: the document has both, and the text output has the same message
   local code=$1 diagnostic=$2
   shift 2
   expect "$code" "" "$apc" "$@"
@@ -44,11 +44,11 @@ CC=false fails 5 APC0702 "$source_dir/examples/product.apc" --json -o x
 fails 7 APC0801 run "$source_dir/examples/gpt.apc" -D layers=4 -D d=512 -D heads=4 --dim seq=256 --dim batch=8 --json --timeout 1ms
 printf '#!/bin/sh\ngrep -qs "void k[0-9]" *.c && sed -i "s/^void k[0-9].*{/& no_such_function();/" *.c\nexec cc "$@"\n' >broken; chmod +x broken
 CC=$work/broken fails 70 "" "$source_dir/examples/product.apc" --json -o x; expect_json "'no_such_function' in d['diagnostics'][-1]['message']"
-# a document of its own, with what was found
+# a document of its own, with the results of the comparison
 /usr/bin/python3 -c 'import numpy; numpy.savez("y.npz", y=numpy.ones((8, 8), numpy.float32))'
 expect 4 "" "$apc" run $mlp -q --json --expect y.npz; expect_json 'd["schema"] == "apc.run/1" and not d["ok"] and d["diagnostics"] == []'
 
-# results: a document each, warnings in it
+# results: one document each, with warnings
 "$apc" plan $mlp -q --target cpux2 --save-plan m.plan >/dev/null; sed -i 's/^graph @main ./graph @main 0/; /op "layers.0.up"/a op "nothing" {}' m.plan
 expect 0 "" "$apc" plan $mlp -q --json --target cpux2 --plan m.plan; expect_json 'd["schema"] == "apc.plan/1" and [x["severity"] for x in d["diagnostics"]] == ["warning", "warning"] and d["diagnostics"][0]["location"]["line"] == 2'
 expect 0 "" "$apc" $mlp -q --json --emit=ir=m.ir; expect_json 'd["schema"] == "apc.compile/1" and d["files"] == ["m.ir"]'

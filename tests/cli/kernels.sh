@@ -1,5 +1,6 @@
 #!/bin/bash
-# Kernels of models: their number does not grow with the layers, and none writes over what it reads in another place as well.
+# Kernels of models: their number does not grow with the layers, and no kernel overwrites a value that it reads
+# elsewhere.
 . "$(dirname "$0")/lib.sh"
 
 for model in gpt llama; do
@@ -11,7 +12,7 @@ for model in gpt llama; do
   check "$model has kernels" test -s ${model}2.names
 done
 
-# A row of x, which is a view of it, is read by the kernel that makes z: z cannot lie where x does.
+# The kernel that makes z reads a row of x, which is a view: z cannot overwrite x.
 cat >row.apc <<'END'
 entry main(a: f32[64, 256]) {
   x = relu(a)

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# tests/cli/killed.sh APC - a compile that fails or is killed at any time leaves no folder, no half program and no compiler behind.
+# tests/cli/killed.sh APC - a compilation that fails or is killed at any time leaves no folder, no partial program and
+# no compiler process.
 . "$(dirname "$0")/lib.sh"
 mlp=$source_dir/examples/mlp.apc small="-D layers=2 -D d=16 -D hidden=32 --init random"
 
-# A compiler that takes its time, and tells that it has begun.  Another run of this test has another time.
+# A slow compiler that signals its start.  Another run of this test uses another duration.
 export NAP=30.$$
 cat >slow <<'SCRIPT'
 #!/bin/sh
@@ -46,7 +47,7 @@ for how in "KILL apc" "TERM apc" "KILL group" "TERM group" "HUP group"; do
   killed $how "$apc" run "$mlp" $small -q
 done
 
-# apc is killed while the ranks that it started compute.
+# apc is killed while its ranks compute.
 ranks() { ls -l /proc/[0-9]*/exe 2>/dev/null | grep -cF "$TMPDIR/"; }
 for signal in KILL TERM SEGV; do
   last="SIG$signal to apc bench"

@@ -13,7 +13,7 @@ commands = {"compile": ["compile", *model, "-o", "prog", "--target", "cpux2"], "
 SIGNALS = [getattr(signal, "SIG" + n) for n in "HUP INT QUIT ILL TRAP ABRT BUS FPE SEGV PIPE ALRM TERM USR1 USR2 STKFLT XCPU XFSZ VTALRM PROF IO PWR SYS".split()
            if hasattr(signal, "SIG" + n)]
 PATIENCE = 60  # seconds: compilers get 10 to end
-# A sanitizer's own handler of a crash waits for its own locks, for ever where the signal came while one was held.
+# A sanitizer's own crash handler waits for its own locks, forever if the signal came while one was held.
 UNHANDLED = ":".join(f"handle_{s}=0" for s in ("abort", "segv", "sigbus", "sigfpe", "sigill"))
 
 

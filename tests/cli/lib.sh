@@ -1,24 +1,25 @@
 # tests/cli/lib.sh - sourced by the tests of the command line: runs a program and checks code, output and messages.
 #
-#   expect CODE TEXT COMMAND...   exit code, and a fixed string that standard output or standard error must contain ("" for none)
-#   expect_out TEXT               the last command's standard output contains the text, and:
-#   expect_err TEXT / no_out / no_err / only_wrote: nothing but which files a program wrote
-#   in_quarter NUMBER             is this case in the quarter that runs (test.sh)?  Where none is said, all are.  in_half: two of
-#                                 four quarters have it
-#   summary ALL [QUARTER]         prints the counts; at least so many have passed
+#   expect CODE TEXT COMMAND...   exit code, and a fixed string that standard output or standard error must contain (""
+#                                 for none)
+#   expect_out TEXT               the last command's standard output contains the text; likewise:
+#   expect_err TEXT / no_out / no_err / only_wrote: only messages about the files that a program wrote
+#   in_quarter NUMBER             true if this case is in the quarter that runs (test.sh), or no quarter is set.
+#                                 in_half: for two of four quarters
+#   summary ALL [QUARTER]         prints the counts; at least so many must have passed
 
 apc=$(realpath "$1")
 source_dir=$(cd "$(dirname "$0")/../.." && pwd)
 private=$(mktemp -d)
 trap 'rm -rf "$private"' EXIT
 work=$private/work
-export TMPDIR=$private/tmp # tests look for folders left there: other processes' do not count
+export TMPDIR=$private/tmp # tests look for folders left there: those of other processes do not count
 mkdir "$work" "$TMPDIR"
 cd "$work" || exit 1
 unset APC_TARGET APC_CALIBRATION NO_COLOR
-export APC_CACHE=off # nothing of another test is found
+export APC_CACHE=off # plans and kernels of other tests are not found
 passed=0 failed=0 last=
-# Where a rank on a device is late: of ranks that wait for each other any may be the first.
+# The calls at which a rank on a device may be late: any of the ranks that wait for each other may be the first.
 late_call='at step [0-9]+ \((launch|gemm|feed|fetch|all_gather|all_reduce|send|recv|wait|copy|fill) of '
 
 pass() { passed=$((passed + 1)); }
@@ -43,7 +44,7 @@ expect() {
   timeout 600 "$@" >out 2>err </dev/null
   got=$?
   if [ $got -ne "$code" ]; then fail "exit $got, wanted $code"; return; fi
-  if [ -n "$text" ] && ! grep -qF -- "$text" out err; then fail "nothing says '$text'"; return; fi
+  if [ -n "$text" ] && ! grep -qF -- "$text" out err; then fail "no output has '$text'"; return; fi
   pass
 }
 expect_out() { check "standard output lacks '$1'" grep -qF -- "$1" out; }

@@ -1,6 +1,6 @@
 #!/bin/bash
-# Loops of all front ends on three ranks: ONNX Loop and If decided by inputs, examples/lstm.apc, a loop with a condition.  They equal one
-# rank and the reference, and are proved.
+# Loops of all front ends on three ranks: ONNX Loop and If decided by inputs, examples/lstm.apc, a loop with a
+# condition.  They equal one rank and the reference, and are proved.
 . "$(dirname "$0")/lib.sh"
 
 equals_one_rank() { # equals_one_rank MODEL OPTIONS...
@@ -14,7 +14,7 @@ for kind in loop if; do
   equals_one_rank $kind.onnx --dp 3
 done
 
-# operators inside of graphs count
+# operators in inner graphs count
 expect 0 "" "$apc" inspect loop.onnx --json
 expect_json '{"Loop", "MatMul", "Tanh", "Add"} == set(d["onnx"]["operators"])'
 

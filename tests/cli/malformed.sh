@@ -1,6 +1,6 @@
 #!/bin/bash
-# Malformed files: IR text, plans, npz archives, npy inputs, models of every kind.  Each is exit 1 with a diagnostic that
-# has a code, nothing on standard output, and no crash.
+# Malformed files: IR text, plans, npz archives, npy inputs, models of every kind.  Each gives exit 1 with a diagnostic
+# that has a code, nothing on standard output, and no crash.
 . "$(dirname "$0")/lib.sh"
 mlp=$source_dir/examples/mlp.apc gpt=$source_dir/examples/gpt-tiny.onnx
 small="-D d=16 -D hidden=32 -D layers=1 -q"
@@ -80,7 +80,7 @@ open("b2.npz", "wb").write(b"")
 open("b3.npz", "wb").write(b"not a zip archive at all")
 write("b4.npz", lambda d: d.__setitem__(slice(200, 210), b"\xff" * 10))       # the data no longer has its CRC
 write("b5.npz", lambda d: d.__setitem__(slice(-6, -2), b"\xff\xff\xff\x7f"))  # the directory lies outside
-np.savez("b6.npz", tokens=good.astype(np.float32) + 0.5)  # no whole numbers
+np.savez("b6.npz", tokens=good.astype(np.float32) + 0.5)  # not whole numbers
 np.savez("b7.npz", tokens=good.reshape(4, 4, 8))
 np.savez("b8.npz", token=good)
 np.savez("b9.npz", tokens=np.array([object()]))
@@ -112,7 +112,7 @@ mkdir -p folder.ir; bad APC0001 "$apc" plan folder.ir -q
 bad APC0603 "$apc" plan "$source_dir/README.md" -q
 bad APC0203 "$apc" plan "$mlp" -q -D layrs=2
 bad APC0208 "$apc" plan "$source_dir/examples/gpt.apc" -q -D d=100
-printf '\xef\xbb\xbf' | cat - "$mlp" >bom.apc; expect 0 "" "$apc" plan bom.apc $small -q # as some editors write it
+printf '\xef\xbb\xbf' | cat - "$mlp" >bom.apc; expect 0 "" "$apc" plan bom.apc $small -q # with a byte order mark, as some editors write it
 expect 3 "weights and state are 4.2 KiB" "$apc" plan "$mlp" -D d=16 -D hidden=32 -D layers=1 -q --memory 1KB; expect_err "1000 B are allowed"
 for option in --dim --dim-hint; do expect 1 "'seq' cannot be 5000: it is 1 to 1024" "$apc" plan "$source_dir/examples/gpt.apc" -q $option seq=5000; done
 expect 1 "'batch' cannot be 3: it is 2 already" "$apc" plan "$source_dir/examples/mlp.apc" -q --dim batch=2 --dim batch=3
@@ -216,7 +216,7 @@ for n in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15; do
 done
 bad APC0604 "$apc" plan "$mlp" $small --weights good.safetensors
 
-# ONNX files: bytes of a good one, changed or cut, never crash; those that break the message are named with their byte
+# ONNX files: bytes of a good one, changed or cut, never crash; bytes that break the message are named by their offset
 /usr/bin/python3 - "$gpt" <<'PY'
 import sys
 good = open(sys.argv[1], "rb").read()
@@ -228,7 +228,7 @@ for n, k in enumerate((1, 7, 100, 5000, 40000, len(good) // 2, len(good) - 1), 1
 write("o8.onnx", good + b"\xff")
 write("o9.onnx", b"\xff" * 40 + good[40:])
 replace("o10.onnx", b"Gather", b"Gathor")                       # an operator that does not exist
-replace("o11.onnx", b"token.weight", b"tokem.weight")           # a weight that nobody defines, or nobody uses
+replace("o11.onnx", b"token.weight", b"tokem.weight")           # a weight that is undefined, or unused
 write("o12.onnx", b"\x08\x08")                                  # a model without a graph
 write("o13.onnx", b"\x08\x08\x3a\x00")                          # with an empty one, without operator sets
 write("o14.onnx", b"\x08\x08\x3a\x00\x42\x02\x10\x63")          # operator set 99
@@ -255,7 +255,7 @@ apc_text 'entry main(x: f32[2]) {\n  output y = x\n  output y = x\n}\n'
 apc_text 'entry main(x: f32[2]) {\n  output y = reshape(x, [3])\n}\n'
 apc_text 'entry main(x: f32[99999999999999999999]) {\n  output y = x\n}\n'
 
-# sizes and numbers beyond what a program holds, or that cannot be computed once a dimension is known
+# sizes and numbers beyond the limits of a program, or that cannot be computed once a dimension is known
 printf 'dim n\nentry main(x: f32[4, n]) {\n  output y = x + fill(f32[4, n], 10 // (5 - n))\n}\n' >divides.apc
 bad APC0602 "$apc" plan divides.apc -q --dim n=5; expect_err "--> divides.apc:3:"; expect_err "divided by zero"
 bad APC0602 "$apc" plan divides.apc -q --dim n=6; expect_err "divided by a negative number"
@@ -287,7 +287,7 @@ for n in 1 2 3 4 5 6 7; do
   chmod +x p$n; expect 1 "error:" ./p$n --input zeros
 done
 
-# files that were cut off say so, with the bytes that are there
+# truncated files are reported, with the bytes that are present
 /usr/bin/python3 - <<'PY'
 import numpy as np, onnx, onnx.numpy_helper
 from onnx import TensorProto, helper as h

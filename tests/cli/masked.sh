@@ -1,5 +1,5 @@
 #!/bin/bash
-# ONNX's Attention: queries that may see no key give zeros on every rank count, also where the keys are cut.
+# ONNX's Attention: queries that see no key give zeros on every number of ranks, also with keys that are cut.
 . "$(dirname "$0")/lib.sh"
 /usr/bin/python3 -c 'import onnx' 2>/dev/null || exit 77
 
@@ -34,7 +34,7 @@ np.savez('float.npz', q=q, k=k, v=v, mask=bias)
 np.savez('float.want.npz', y=attend(seen, np.where(seen, bias, 0)))
 END2
 expect 0 "" /usr/bin/python3 make.py
-cut="--tp 4 --dim-hint batch=64 --dim-hint seq=1 --dim-hint keys=65536" # one head: what is left to cut are the keys
+cut="--tp 4 --dim-hint batch=64 --dim-hint seq=1 --dim-hint keys=65536" # one head: only the keys can be cut
 for model in bool float; do
   expect 0 "equal" "$apc" run $model.onnx --inputs $model.npz --expect $model.want.npz -q
   # shellcheck disable=SC2086

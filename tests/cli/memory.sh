@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
-# tests/cli/memory.sh APC - the bytes that a plan foretells are those that its ranks allocate: both come from the memory plan of the Program.
+# tests/cli/memory.sh APC - the predicted bytes of a plan are those that its ranks allocate: both come from the memory
+# plan of the Program.
 . "$(dirname "$0")/lib.sh"
 
-# foretold MODEL OPTIONS...: the largest rank of the compiled program, class by class; at most what the search counted.
+# foretold MODEL OPTIONS...: the largest rank of the compiled program, class by class; at most the bytes that the search
+# counted.
 foretold() {
   expect 0 "" "$apc" plan "$@" --json
   cp out plan.json
@@ -32,13 +34,13 @@ foretold "$examples/lstm.apc" --target cpux2 --tp 2
 foretold "$examples/llama.apc" -D layers=2 -D d=128 -D heads=4 -D kv_heads=2 -D vocab=500 -D ffn=256 -D ctx=64 --target cpux4 --tp 4
 foretold "$examples/moe.apc" -D layers=1 -D d=64 -D heads=4 -D kv_heads=2 -D vocab=100 -D ffn=64 -D routing=capacity --target cpux4 --ep 4
 
-# The search keeps to what the program will take, the room for layouts of convolutions included.
+# The search keeps to the program's memory, including room for layouts of convolutions.
 expect 0 "" "$apc" plan "$examples/unet.apc" --target cpu --memory 665MB --json
 expect_json "d['allocated_bytes']['total'] <= 665e6 and d['bytes_per_device'] <= 665e6"
 expect 0 "" "$apc" plan "$examples/unet.apc" --target cpu --json
 expect_json "d['allocated_bytes']['total'] > 665e6 and d['bytes_per_device'] > 665e6"
-# The program of the plan that is the fastest as the search counts takes more than is allowed.  What is given is no slower
-# than anything that is listed beside it, and the same whether there is a list or not.
+# The program of the plan that is fastest by the search's count exceeds the limit.  The chosen plan is as fast as all
+# listed ones, and the same with and without a list.
 tight=("$examples/resnet.apc" -D depth=18 --pp 2 --target cpux4 --memory 29.03MB)
 expect 0 "" "$apc" plan "${tight[@]}" --json
 expect_json 'd["searches"] > 1 and d["bytes_per_device"] <= 29.03e6 and any(x["why_not"] and "its program takes" in x["why_not"] for x in d["alternatives"])'
@@ -51,8 +53,8 @@ expect_json 'all(d[k] == json.load(open("tight.json"))[k] for k in ("chosen", "t
 expect 0 "" "$apc" plan "$examples/mlp.apc" --target dgx-a100x4 --json; cp out f32.json
 expect 0 "" "$apc" plan "$examples/mlp.apc" --target dgx-a100x4 --dtype bf16 --json
 expect_json "d['allocated_bytes']['params'] * 2 == json.load(open('f32.json'))['allocated_bytes']['params']"
-# One plan has one number: as it is chosen, as an alternative to another one, in the file, in what is compiled, and in what the
-# program says.
+# One plan has one number: when it is chosen, as an alternative to another plan, in the file, in the compiled program,
+# and in its report.
 one_number() {
   expect 0 "" "$apc" plan "$@" --json --save-plan one.plan
   cp out plan.json
@@ -79,7 +81,7 @@ sums = lambda r: sum(v for k, v in r["predicted_bytes"].items() if k != "of_acti
 numbers = [plan["bytes_per_device"], inspected["memory"]["bytes_per_device"], compiled["bytes_per_device"],
            max(sums(r) for r in described["memory"])]
 print(numbers, alternative, other["bytes_per_device"])
-if "--pp" not in sys.argv: # what is compared with a plan from a file is what nothing forces
+if "--pp" not in sys.argv: # plans from a file are compared with plans without force
     numbers.append(chosen["bytes_per_device"])
 assert len(set(numbers)) == 1 and not inspected["memory"]["estimate"]
 assert alternative["bytes_per_device"] == other["bytes_per_device"] and not alternative["estimate"]
@@ -93,7 +95,7 @@ one_number "$examples/gpt-tiny.onnx" --target cpux4
 one_number "$examples/gpt.apc" $small --train cross_entropy --batch 8 --target cpux4
 # shellcheck disable=SC2086
 one_number "$examples/gpt.apc" $small --train cross_entropy --batch 64 --target cpux4 --pp 2
-# A file that was written by hand says nothing of memory, and a model that is large is not asked for all that is shown.
+# A hand-written file says nothing of memory, and for a large model not all listed plans are compiled.
 grep -v '^#' one.plan >hand.plan
 expect 0 "per rank  not known: the file does not say" "$apc" inspect hand.plan
 expect 0 "" "$apc" inspect hand.plan --json
@@ -104,8 +106,9 @@ expect 0 " about " "$apc" plan "$examples/gpt.apc" $large
 # shellcheck disable=SC2086
 expect 0 "" "$apc" plan "$examples/gpt.apc" $large --json
 expect_json 'd["allocated_bytes"]["total"] == d["bytes_per_device"] and all(x["estimate"] for x in d["alternatives"]) and d["alternatives"]'
-# A step writes weights and moments where they are, also where a kernel measures their gradients while it updates them: nothing
-# waits in a copy.  And the search counts of a pipeline what its stages keep, and for no longer than they keep it.
+# A step updates weights and moments in place, also if a kernel measures their gradients while it updates them: there
+# are no copies.  And the search counts for a pipeline only the values that its stages keep, and only as long as they
+# keep them.
 expect 0 "" "$apc" plan "$examples/llama.apc" -D layers=2 --train cross_entropy --target dgx-h100x8 --tp 8 --dtype bf16 --json
 expect_json "d['allocated_bytes']['classes']['transient'] < 0.5 * d['allocated_bytes']['params']"
 small="-D layers=8 -D d=256 -D heads=8 -D vocab=512 -D ctx=128 --dim seq=128 --dim batch=32 --train cross_entropy --dtype bf16"

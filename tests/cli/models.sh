@@ -1,5 +1,5 @@
 #!/bin/bash
-# Models through every command: JSON fields, outputs, plans that are saved and read, comparing, exit codes.
+# Models through every command: JSON fields, outputs, saved plans, comparisons, exit codes.
 . "$(dirname "$0")/lib.sh"
 mlp=$source_dir/examples/mlp.apc gpt=$source_dir/examples/gpt-tiny.onnx
 small="-D d=16 -D hidden=32 -D layers=2 -q"
@@ -61,7 +61,7 @@ expect 0 "" "$apc" plan "$mlp" $small --target cpux4 --plan saved.plan --save-pl
 expect 0 "" "$apc" plan "$mlp" $small --target cpux4 --plan saved.plan --save-plan - -q; check "--save-plan - prints another plan" cmp -s out saved.plan
 expect 0 "" "$apc" plan "$mlp" $small --target cpux4 --save-temps=kept -q; check "plan keeps nothing" test -s kept/mlp.plan -a -s kept/mlp.ir
 check "a plan written again differs" diff saved.plan again.plan
-# every dump that is a whole module reads back as the same bytes; resnet has weights that are prepared
+# every dump that is a whole module reads back as the same bytes; resnet has prepared weights
 resnet="$source_dir/examples/resnet.apc -D depth=18 -D width=4 -D classes=5 -D image=32 -q"
 for kind in ir ir:inline ir:views ir:prepare ir:outline spmd; do
   expect 0 "" "$apc" $resnet --target cpux2 --emit=$kind=dump.ir
@@ -80,7 +80,7 @@ END
 expect 0 "proved" "$apc" verify half.apc -q --init random --target cpux4 --tp 4
 expect 4 "DIFFERS" "$apc" verify half.apc -q --init random --target cpux4 --tp 4 --rtol 1e-4
 
-# with a plan file, options that say otherwise are errors
+# with a plan file, contradicting options are errors
 expect 0 "" "$apc" plan "$mlp" $small --target cpux4 --plan saved.plan --tp 4
 expect 2 "--dp 4 contradicts the plan, which has 1" "$apc" plan "$mlp" $small --target cpux4 --plan saved.plan --dp 4; no_out
 expect 2 "error[APC0406]" "$apc" "$mlp" $small --target cpux4 --plan saved.plan --micro-batches 2
@@ -99,7 +99,7 @@ sed 's/ranks 4/ranks many/' saved.plan >bad.plan; expect 1 "error[APC0403]" "$ap
 for kind in plan ir ir:inline spmd schedule c dot html; do
   expect 0 "" "$apc" "$mlp" $small --target cpux2 --emit=$kind=-; cp out one
   expect 0 "" "$apc" "$mlp" $small --target cpux2 --emit=$kind=-
-  if [ $kind = plan ]; then continue; fi # it says how long the search took
+  if [ $kind = plan ]; then continue; fi # it contains the time of the search
   check "--emit=$kind differs from run to run" diff out one
 done
 expect 0 "" "$apc" "$gpt" -q --emit=ir:outline=-; expect_out 'call %block0.0, %blocks.0.ln1.weight'; expect_out 'labels=["1"]'
@@ -148,7 +148,7 @@ expect 1 "no input 'logits'" "$apc" run "$gpt" -q --inputs "$gpt_out"
 expect 2 "random:SEED" "$apc" run "$gpt" -q --input tokens=sometimes
 expect 1 "" "$apc" run "$gpt" -q --input tokens=@nowhere.npy
 
-# weights: embedded, referred to, from another file
+# weights: embedded, by reference, from another file
 expect 0 "" "$apc" "$gpt" -q --weights ref -o ref; expect 0 "" ./ref --inputs "$gpt_in" --outputs ref.npz
 expect 0 "" "$apc" run "$gpt" -q --weights embed --inputs "$gpt_in" --expect ref.npz
 /usr/bin/python3 - <<'PY'
@@ -181,7 +181,7 @@ expect 4 "NOT OK" "$apc" verify "$gpt" -q --target cpux4 --tp 4 --dim batch=2 --
 llama="$source_dir/examples/llama.apc -D cache=1 -D layers=1 -D d=32 -D heads=2 -D ffn=64 -D vocab=64 -D ctx=32"
 expect 0 "decode/logits" "$apc" verify $llama -q --target cpux4 --tp 2 --pp 2 --optimize prefill=1,decode=100 --dim batch=2 --dim seq=8 --input at=zeros; expect_out "; reference: "
 check "both entries are ok" grep -qx ok out
-# the first entry runs, and what is predicted is one call of it
+# the first entry runs, and the prediction is for one call of it
 expect 0 "" "$apc" plan $llama -q --json --target cpux2 --optimize decode=1 --dim batch=2 --dim seq=8; cp out both.json
 expect 0 "" "$apc" bench $llama -q --json --target cpux2 --optimize decode=1 --dim batch=2 --dim seq=8 --input at=zeros --runs 1 --warmup 0
 expect_json 'd["predicted_us"] == json.load(open("both.json"))["entries"][0]["time_us"]'
@@ -222,11 +222,11 @@ for code in $codes; do
   last="explain $code"; check "the text is no longer than the title" test "$(tail -n +3 out | wc -w)" -ge 16
 done
 
-# what cannot be written or read
+# files that cannot be written or read
 expect 1 "error[APC0002]" "$apc" "$mlp" $small -o /nonexistent/x
 expect 1 "cannot be written" bash -c "'$apc' --help >/dev/full"
 
-# without the runtime beside apc, or with half of one
+# without the runtime next to apc, or with half of it
 mkdir bare; cp "$apc" bare/apc
 broken() { # broken WHY
   expect 5 "error[APC0701]" bare/apc "$mlp" $small -o x; expect_err "$1"; expect_err "bare/apcrt-stub"

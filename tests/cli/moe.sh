@@ -1,5 +1,5 @@
 #!/bin/bash
-# Plans for a mixture of experts: degrees of experts, what is refused and why.
+# Plans for a mixture of experts: degrees of experts, refusals and their reasons.
 . "$(dirname "$0")/lib.sh"
 
 moe=$source_dir/examples/moe.apc
@@ -18,7 +18,7 @@ done
 expect 3 "nothing in the model is known to run over experts" "$apc" plan "$source_dir/examples/gpt.apc" --target cpux4 --ep 4
 expect 3 "nothing in the model is known to run over experts" "$apc" plan "$source_dir/examples/gpt-tiny.onnx" --target cpux4 --ep 2
 
-# A plan that is loaded means the same degrees.
+# A loaded plan means the same degrees.
 expect 0 "" "$apc" plan "$moe" $small -D routing=capacity --target cpux4 --ep 2 --dp 2 --save-plan two.plan -q
 expect 0 "" "$apc" plan "$moe" $small -D routing=capacity --target cpux4 --plan two.plan --json -q
 expect_json 'd["chosen"]["ep"] == 2 and d["chosen"]["dp"] == 2'

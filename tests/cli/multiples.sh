@@ -1,5 +1,6 @@
 #!/bin/bash
-# A dimension of an ONNX file that has to be a multiple keeps its name in options, and other sizes are refused where they are bound.
+# A dimension of an ONNX file that must be a multiple keeps its name in options, and other sizes are refused where they
+# are bound.
 . "$(dirname "$0")/lib.sh"
 
 writer=$(dirname "$apc")/tests/test_onnx_assume

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Many ranks: what apc chooses is no slower than plans that people name, and is found by little work.
+# Many ranks: the chosen plan is no slower than usual plans, and is found with little work.
 . "$(dirname "$0")/lib.sh"
 llama=$source_dir/examples/llama.apc
 model=("$apc" plan "$llama" -D layers=8 -D d=2048 -D heads=16 -D kv_heads=8 -D ffn=7168 -D vocab=128256 --dim seq=1024 --dtype bf16 --target dgx-h100x128)
@@ -24,7 +24,7 @@ done <<'PLANS'
 --tp 4 --pp 2 --dp 16 --micro-batches 8 --schedule zbv --zero 1 --recompute none
 PLANS
 
-# What is forced stays so: ZeRO is over data parallel ranks, of which there are some then.
+# Forced options stay: ZeRO needs data parallel ranks, of which there are some then.
 expect 0 "" "${step[@]}" --zero 3 --effort 2
 expect_json 'd["chosen"]["zero"] == 3 and d["chosen"]["dp"] > 1'
 expect 0 "" "${step[@]}" --dp 32 --effort 2

@@ -1,12 +1,12 @@
 #!/bin/bash
-# Writing ONNX: the model that is written computes what the model it was written from computes, and ONNX's own checker takes it.
+# Writing ONNX: the written model computes the same numbers as its source, and ONNX's own checker accepts it.
 . "$(dirname "$0")/lib.sh"
 examples=$source_dir/examples
 tests=$(dirname "$apc")/tests
 checked=true
 /usr/bin/python3 -c 'import onnx' 2>/dev/null || checked=false
 
-# written MODEL OPTION...: out.onnx, checked, with the outputs of the model, for $sizes or those that are planned for
+# written MODEL OPTION...: out.onnx, checked, with the outputs of the model, for $sizes or the planned ones
 written() {
   local model=$1
   shift
@@ -23,7 +23,7 @@ expect 0 "" "$apc" convert "$examples/gpt-tiny.onnx" g.ir -q
 expect 0 "" "$apc" convert g.ir again.onnx -q
 check "IR text on the way changes the bytes" cmp out.onnx again.onnx
 
-# an operation with two results, one of which nobody uses in the second
+# an operation with two results, one of which is unused the second time
 cat > first.ir <<'IR'
 apc.ir 1
 func @main level 1 {
@@ -50,7 +50,8 @@ written "$examples/t5.apc" -D layers=1 -D d=32 -D d_kv=16 -D heads=2 -D ffn=64 -
 written "$examples/moe.apc" -D layers=1 -D d=32 -D heads=4 -D kv_heads=2 -D ffn=32 -D experts=4 -D top_k=2 -D vocab=64
 written "$examples/lstm.apc" -D d=12 -D hidden=18 -D vocab=30
 
-# loops: what they carry, and what they collect at either end and along another axis, with a condition and with a number that is an input
+# loops: carries, and results collected at either end and along another axis, with a condition and with a number of
+# rounds that is an input
 cat >loops.apc <<'END'
 dim batch, seq
 entry main(x: f32[seq, batch, 4], n: i64[]) {
@@ -78,11 +79,11 @@ entry main(x: f32[seq, batch, 4], n: i64[]) {
 }
 END
 sizes="--dim seq=5 --dim batch=3" written loops.apc
-expect 0 "" "$apc" convert out.onnx collected.ir -q # both as ONNX collects: updates at the number of the round, one Slice turns the second
+expect 0 "" "$apc" convert out.onnx collected.ir -q # as ONNX collects: updates at the number of the round, one Slice reverses the second
 check "two results of the first loop are not collected" awk '/ = loop / { loops++ } / = update / && loops == 1 { updates++ } / = (select|where) / && loops == 1 { other++ } / repeat / && loops == 1 { exit }
                                                             END { exit !(updates == 2 && !other) }' collected.ir
 
-# an index outside a table gives 0 in IR text and would be an error of ONNX; sizes may be formulas of the symbols
+# an index outside a table gives 0 in IR text and would be an error in ONNX; sizes may be formulas of the symbols
 cat >odd.ir <<'IR'
 apc.ir 1
 symbol b min 2
@@ -105,19 +106,19 @@ written odd.ir
 expect 0 "" "$apc" run odd.ir -q --dim b=11 --outputs b.npz
 expect 0 "equal" "$apc" run out.onnx -q --dim b=11 --expect b.npz
 
-# a dimension by the name that the file gives it, which IR text could not hold
+# a dimension by its name in the file, which IR text could not hold
 LC_ALL=C sed 's/batch/N \xc3\xa4x/g' "$examples/gpt-tiny.onnx" >named.onnx
 expect 0 "planning for N___x 3, seq 4" "$apc" plan named.onnx --dim-hint 'N äx=3' --dim-hint seq=4
 expect 0 "planning for seq 4" "$apc" plan named.onnx --dim 'N äx=3' --dim-hint seq=4
 expect 1 'no dimension "M__"; it has: N___x, seq' "$apc" plan named.onnx --dim 'Mä=3' -q
 
-# an input whose name has a '=' in it
+# an input with a '=' in its name
 LC_ALL=C sed 's/tokens/tok=ns/g' "$examples/gpt-tiny.onnx" >equals.onnx
 expect 0 "[2, 4, 512]" bash -c "'$apc' equals.onnx -q -o equals && ./equals --input tok=ns=zeros --dim batch=2 --dim seq=4 --output logits=@a=b.npy --output @c.npy && ls a=b.npy && ./equals --input tok=ns=random --dim seq=4 --dim batch=2"
 expect 0 "logits" "$apc" run equals.onnx -q --input tok=ns=zeros --shape tok=ns=2,4
 expect 2 "NAME=N" "$apc" run equals.onnx -q --dim batch=
 
-# what has no form is named, all of it at once
+# operations that ONNX cannot express are named, all at once
 cat >state.ir <<'IR'
 apc.ir 1
 state "s" : f32[4] = 0

@@ -1,5 +1,6 @@
 #!/bin/bash
-# --profile, --trace and --bench of compiled programs: sums that fit together, every instruction of every rank, timelines whose events nest.
+# --profile, --trace and --bench of compiled programs: consistent sums, every instruction of every rank, timelines whose
+# events nest.
 . "$(dirname "$0")/lib.sh"
 unset OMP_NUM_THREADS APC_EAGER
 cat >check.py <<'EOP'
@@ -68,7 +69,7 @@ expect_out "rank 1 of stage 1"
 expect 0 "" "$apc" -q "$source_dir/examples/lstm.apc" -D d=8 -D vocab=20 --dim batch=2 --dim seq=5 --emit=exe=model,schedule=schedule
 both "loops" 1 1 5
 
-# Sizes tell products of equal work and bytes apart; windows count where they meet the image.
+# Sizes distinguish products of equal work and bytes; windows count where they overlap the image.
 expect 0 "" "$apc" -q "$source_dir/examples/mlp.apc" -D d=16 -D hidden=32 -D layers=2 --init random --dim batch=8 -o model
 expect 0 "gemm 8x16x32  " ./model --bench=2 --profile; expect_out "gemm 8x32x16  "
 expect 0 "" "$apc" -q "$source_dir/examples/resnet.apc" -D depth=18 -D width=4 -D classes=5 -D image=32 --init random --dim batch=2 -o model
@@ -82,7 +83,8 @@ assert len(o) == 1 and o[0]["flops"] == o[0]["calls"] * 2 * 2 * 3 * 4 * met * me
 EOP
 check "the work of a convolution" /usr/bin/python3 convolution.py
 
-# Of a table counts what is looked up; a kernel bears the name of what it computes, not of how it stores that.
+# Only the rows that are looked up in a table count; a kernel is named after its computation, not after the way it
+# stores the result.
 printf '%s\n' 'apc.ir 1' 'symbol b' 'func @main level 1 {' '  %t = input {name="t"} : f32[1000, 4]' '  %x = input {name="x"} : i64[b]' \
   '  %g = gather %t, %x {axis=0, start=0} : f32[b, 4]' '  %r = relu %g : f32[b, 4]' '  %y = reshape %r : f32[b, 4, 1]' \
   '  output "y" %y' '}' >look.ir
@@ -96,7 +98,7 @@ assert len(o) == 1 and o[0]["bytes"] / o[0]["calls"] == 2 * 8 + 2 * 4 * 4 + 2 * 
 EOP
 check "the bytes of a table" /usr/bin/python3 table.py
 
-# One run without --bench, with its results; given inputs are taken, a missing one is no reason to fail.
+# One run without --bench, with its results; given inputs are used, a missing one is no error.
 expect 0 "profile of 1 run on 1 rank" ./model --profile
 expect 0 "apc.profile/1" ./model --profile=json
 expect_json "d['runs'] == 1"
@@ -109,7 +111,8 @@ expect 1 "cannot write the file" ./model --trace /nowhere/t.json
 expect 2 "would write" ./model --trace o.npz --outputs o.npz
 expect 0 "" "$apc" inspect trace.json
 
-# What is faster than the memory, out of caches, is more than all of a peak, and not by how much: no figure would mean anything.
+# Rates above the memory's peak, from caches, are shown as more than the peak, without a figure, which would mean
+# nothing.
 expect 0 "" "$apc" "$source_dir/examples/gpt-tiny.onnx" -q -o small
 expect 0 "of peak" ./small --bench=20 --profile; check "more than 100 %" bash -c '! grep -E " (10[1-9]|1[1-9][0-9]|[2-9][0-9][0-9]) % [am]" out'
 
@@ -124,14 +127,14 @@ assert v["min"] <= v["median"] <= v["p90"] <= v["p99"] <= v["max"] and v["min"] 
 assert v["p99"] == v["max"] and abs(rate * v["mean"] - 1e3) < 1e3 * 0.0006 / v["mean"] + 0.06 * v["mean"] + 1, (rate, v)
 EOP
 check "statistics" /usr/bin/python3 statistics.py
-# whole inputs and outputs are used where the host has them
+# whole inputs and outputs are used in place on the host
 expect 0 "" "$apc" -q "$source_dir/examples/product.apc" --target cpu -o whole
 expect 0 "" ./whole --bench=2 --profile=json; cp out profile.json
 check "a whole input or output is copied" /usr/bin/python3 -c 'import json
 rows = json.load(open("profile.json"))["ranks"][0]["operations"]
 moved = [o["bytes"] for o in rows if o["kind"] in ("feed", "fetch")]
 assert moved == [0, 0], moved'
-# so are parts that are one run of memory, as rows are; columns are not
+# so are contiguous parts, as rows are; columns are not
 /usr/bin/python3 -c 'import numpy as np
 np.savez("rows.npz", x=np.random.default_rng(1).standard_normal((16, 256), dtype="f4"))'
 expect 0 "" ./whole --inputs rows.npz --outputs whole.npz

@@ -1,6 +1,6 @@
 #!/bin/bash
-# What `apc verify` says of a proof: over which numbers it holds, and never that it is one for all inputs beside outputs that differ; and
-# what it compares with.
+# The statements of `apc verify` about a proof: the numbers that it holds for; no proof "for all inputs" next to outputs
+# that differ; and the reference that it compares with.
 . "$(dirname "$0")/lib.sh"
 
 cat >scaled.ir <<'END'
@@ -48,7 +48,8 @@ expect_out "equal    y"
 verify 0 "" --json
 expect_json 'd["ok"] and d["proof"] == "proved" and d["proof_numbers"] == "all" and d["proof_reason"] is None'
 
-# What the prover does not know is not ok, whatever agrees: which rows of x a slice needs goes by a minimum of two sizes.
+# Models that the prover cannot decide are not ok, whatever the numbers: the rows of x that a slice needs depend on a
+# minimum of two sizes.
 cat >least.ir <<'END'
 apc.ir 1
 symbol n min 7 max 4000
@@ -71,7 +72,7 @@ sed 's/cpux3 ranks 3/dgx-a100x80 ranks 80/; s/tp=3/tp=80/' least.plan >far.plan
 expect 3 "NOT PROVED" "$apc" verify least.ir --target dgx-a100x80 --plan far.plan -q
 expect_out "only the prover ran"
 
-# What is left in the states is compared as well: a sum that is cut, written and in no output.
+# States are compared as well: a sum that is cut, written and in no output.
 cat >state.ir <<'END'
 apc.ir 1
 state "s" : f32[4] = 0
@@ -91,7 +92,8 @@ expect_out "equal    y"
 expect 4 "" "$apc" verify state.ir --target cpux2 --plan state.plan --rtol 0 --json
 expect_json '[o["name"] for o in d["outputs"]] == ["y"] and d["outputs"][0]["ok"] and [(o["name"], o["ok"]) for o in d["states"]] == [("s", False)] and not d["ok"]'
 
-# --emit=spmd writes a file that can be proved as it is: one entry, prepared weights, two entries with states, stages and micro-batches.
+# --emit=spmd writes a file that can be proved unchanged: one entry, prepared weights, two entries with states, stages
+# and micro-batches.
 emitted() { # emitted PAIRS MODEL OPTIONS...
   local pairs=$1
   shift
@@ -109,7 +111,8 @@ emitted prefill,prefill.spmd,decode,decode.spmd "$source_dir/examples/llama.apc"
 emitted prefill,prefill.spmd,decode,decode.spmd "$source_dir/examples/llama.apc" -D cache=1 -D layers=2 -D d=32 -D heads=2 -D ffn=64 -D vocab=64 -D ctx=32 --target cpux4 --tp 2 --pp 2 \
   --micro-batches 2 --optimize prefill=1,decode=100 --dim batch=2 --dim seq=8
 
-# --emit=legal writes what the target's devices do: it reads back as it is, but for the remarks about libraries, and is proved as level 2 is.
+# --emit=legal writes the operations of the target's devices: it reads back unchanged, except for the remarks about
+# libraries, and is proved like level 2.
 legal() { # legal PAIRS REMARK MODEL OPTIONS...
   local pairs=$1 remark=$2
   shift 2
@@ -124,7 +127,7 @@ legal() { # legal PAIRS REMARK MODEL OPTIONS...
 }
 legal main,main.legal 'product of the library: f32, m .* n 64 k 128$' "$source_dir/examples/gpt-tiny.onnx" --target cpux4 --tp 2 --dp 2 --dim-hint batch=4 --dim-hint seq=32
 legal main,main.legal 'product of the library' "$source_dir/examples/gpt-tiny.onnx" --target dgx-a100x4 --tp 4 --dim-hint batch=4 --dim-hint seq=32
-# Sums that the update of a training step makes together on GPUs are single ones in the text.
+# Sums that the update of a training step computes together on GPUs are separate in the text.
 expect 0 "" "$apc" plan "$source_dir/examples/mlp.apc" -D layers=2 -D d=64 -D hidden=128 --dim batch=8 --train cross_entropy --target dgx-a100x4 --dp 2 --tp 2 --emit=legal=step.ir
 expect 0 "" "${apc%/*}/apc-opt" step.ir
 expect 0 "" "$apc" plan "$source_dir/examples/gpt-tiny.onnx" --target dgx-a100x4 --cp 4 --dim-hint batch=4 --dim-hint seq=32 --emit=legal=legal.ir
@@ -150,7 +153,8 @@ expect 0 "" "$apc" plan narrow.ir -q --target dgx-a100x1 --emit=legal=gpu.ir
 check "a GPU casts bf16" test "$(grep -c '= cast' gpu.ir)" = 0
 check "a GPU casts bf16" grep -q '^# y is a product of the library: bf16, m 4 n 6 k 8$' gpu.ir
 
-# The reference is the model as it was imported: scores below what hides are seen by nobody but it, where a pass takes the mask for -inf.
+# The reference is the model as imported: only it uses scores below the mask's value, where a pass takes the mask for
+# -inf.
 cat >hidden.ir <<'END'
 apc.ir 1
 func @main level 1 {

@@ -1,5 +1,5 @@
 #!/bin/bash
-# What README.md says its commands print is what they print; only times and distances measured here may differ.
+# The commands of README.md print the output shown there; only times and distances measured here may differ.
 . "$(dirname "$0")/lib.sh"
 ln -s "$source_dir/examples" examples
 readme=$source_dir/README.md

@@ -11,8 +11,8 @@ t = np.random.default_rng(0).integers(0, 64, (40, 17))
 np.save("t.npy", t[:, :16])
 np.save("l.npy", t[:, 1:])'
 
-# allocated CUT RECOMPUTE: bytes that a rank takes for what it makes; of all it takes the search counts less by
-# 9 % at most, and more where layers are made again
+# allocated CUT RECOMPUTE: bytes of a rank for computed values; the search counts at most 9 % less than the total, and
+# more if layers are recomputed
 allocated() {
   # shellcheck disable=SC2086
   expect 0 "" "$apc" plan ${gpt/--batch 8/--batch 64} -q $1 --recompute "$2" --json
@@ -21,7 +21,7 @@ allocated() {
 }
 less() { test "$(cat "bytes.$1")" -lt "$(cat "bytes.$2")"; }
 
-# Every policy gives the bits of the run without it, however the step is cut, and takes the bytes that were predicted.
+# Every policy gives the bits of the run without it, for every cut, and takes the predicted bytes.
 cuts=0
 for cut in "--target cpu" "--target cpux2 --tp 2" "--target cpux2 --cp 2" "--target cpux4 --dp 2 --tp 2 --micro-batches 2"; do
   cuts=$((cuts + 1))
@@ -38,7 +38,7 @@ for cut in "--target cpu" "--target cpux2 --tp 2" "--target cpux2 --cp 2" "--tar
   done
 done
 
-# Random numbers are drawn alike when they are drawn again.
+# Random numbers are the same when they are drawn again.
 printf '%s\n' 'apc.ir 1' 'param "w" : f32[3, 3] = normal 1 seed 1' 'param "u" : f32[3, 3] = normal 1 seed 2' \
   'func @main level 1 {' '  %x = input {name="x"} : f32[8, 3]' '  %w = param {name="w"} : f32[3, 3]' \
   '  %u = param {name="u"} : f32[3, 3]' '  %h = dot %x, %w {spec="mk,kn->mn"} : f32[8, 3]' \
@@ -56,7 +56,7 @@ done
 check "masks are the same" cmp drop.none.safetensors drop.selective.safetensors
 expect 0 "proved" "$apc" verify drop.ir -q --train mse --target cpux2 --dp 2 --recompute selective
 
-# Proved; a copy of something else is not.
+# Proved; a copy of another value is not.
 expect 0 "proved" "$apc" verify $gpt -q --target cpux2 --tp 2 --recompute full
 expect 0 "" "$apc" plan drop.ir -q --train mse --target cpux2 --dp 2 --recompute selective --emit=spmd=drop.spmd.ir
 expect 0 "proved" "$prove" --prove=main,main.spmd drop.spmd.ir
@@ -77,7 +77,7 @@ open("wrong.ir", "w").write("\n".join(lines))
 P
 expect 4 "refuted" "$prove" --prove=main,main.spmd wrong.ir
 
-# A plan says it operation by operation, and is read back.
+# A plan lists it operation by operation, and reads back.
 # shellcheck disable=SC2086
 expect 0 "" "$apc" plan $gpt -q --target cpux2 --tp 2 --recompute selective --save-plan saved.plan
 check "lines" grep -q '^op "layers\.\*\.ln1\.norm" {.*} again$' saved.plan
@@ -93,7 +93,7 @@ expect 1 "is only for operations of the forward pass" "$apc" plan $gpt --target 
 (cat saved.plan; echo 'op "layers.1.ln2.norm" {} twice') >word.plan
 expect 1 "expected 'again'" "$apc" plan $gpt --target cpux2 --plan word.plan
 
-# Where memory is short apc chooses it by itself, and no more of it than is needed.
+# If memory is short apc chooses recomputation by itself, and only as much as is needed.
 # shellcheck disable=SC2086
 expect 0 "" "$apc" plan $gpt -q --target cpu --json
 expect_json 'd["chosen"]["recompute"] == "none"'
@@ -108,8 +108,8 @@ for policy in 2 selective full:1 full; do
   expect_json "d['time_us'] > $with_one"
 done
 
-# Each policy makes again what the one before does, and more: it takes longer, and less memory; but the last layer is made
-# again at once, so that nothing of it is kept long.
+# Each policy recomputes at least as much as the one before: it takes more time and less memory; but the last layer is
+# recomputed at once, so that none of it is kept long.
 # shellcheck disable=SC2086
 for policy in none 1 2 3 4 selective full:1 full:2 full:3 full:4 full; do
   expect 0 "" "$apc" plan $gpt -q --target cpu --batch 64 --recompute $policy --save-plan $policy.plan --json
@@ -131,7 +131,7 @@ expect 0 "" "$apc" plan $gpt -q --target cpu --batch 64 --recompute 4 --plan sel
 expect 2 "--recompute full:3 contradicts the plan, which has full" "$apc" plan $gpt -q --target cpu --batch 64 --recompute full:3 --plan full.plan
 # shellcheck disable=SC2086
 expect 2 "--recompute 9 contradicts the plan, which has selective" "$apc" plan $gpt -q --target cpu --batch 64 --recompute 9 --plan selective.plan
-# Programs decide what fits: as much as one takes is enough for it, or for a faster one, whatever the search counts.
+# Programs decide what fits: the memory of a program is enough for it, or for a faster one, whatever the search counts.
 for policy in selective full:2 full; do
   memory=$(/usr/bin/python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))["bytes_per_device"])' $policy.json)
   # shellcheck disable=SC2086
@@ -139,7 +139,7 @@ for policy in selective full:2 full; do
   expect_json "d['bytes_per_device'] <= $memory < d['counted_bytes']"
   expect_json "d['time_us'] <= json.load(open('$policy.json'))['time_us'] * 1.0001"
 done
-# What the search has seen above the limit, on its way to what is within, is asked for its program: one search is enough.
+# Plans above the limit that the search meets are compiled to see their memory: one search is enough.
 # shellcheck disable=SC2086
 expect 0 "" "$apc" plan $gpt -q --target cpu --memory 1MB --json
 expect_json 'd["searches"] == 1 and d["bytes_per_device"] <= 1e6 < d["counted_bytes"] and d["time_us"] < 12000'
@@ -147,7 +147,7 @@ expect_json 'd["lower_bound_us"] <= d["time_us"] and all(x["time_us"] is None or
 # shellcheck disable=SC2086
 expect 3 "needs" "$apc" plan $gpt -q --target cpu --memory "$total" --micro-batches 1 --recompute none
 
-# What there is not.
+# Requests that are impossible.
 expect 3 "cannot recompute 5 layers: 4 layers of the model repeat" "$apc" plan $gpt --target cpu --recompute 5
 expect 3 "cannot recompute 5 layers: 4 layers of the model repeat" "$apc" plan $gpt --target cpu --recompute full:5
 expect 3 "no layer of the model repeats" "$apc" plan $mlp -D layers=1 --target cpu --recompute full

@@ -1,6 +1,7 @@
 #!/bin/bash
-# Bidirectional recurrent layers of ONNX files, written out (5 steps) and as loops (20 steps, a symbolic number of them): three ranks, cut by
-# the planner's choice, by the hidden dimension and by the batch, equal one rank and the reference, and are proved.
+# Bidirectional recurrent layers of ONNX files, unrolled (5 steps) and as loops (20 steps, a symbolic number of them):
+# three ranks, cut by the planner's choice, by the hidden dimension and by the batch, equal one rank and the reference,
+# and are proved.
 . "$(dirname "$0")/lib.sh"
 
 writer=$(dirname "$apc")/tests/test_onnx_recurrent
@@ -19,7 +20,7 @@ done
 equals_one_rank gru.onnx --tp 3
 expect 0 "" "$apc" plan few.onnx --target cpux3 --tp 3 --json -q
 expect_json 'd["breakdown_us"]["collectives"] > 0'
-# One product of the input for all steps stands before the loop, one of the state in it, per direction.
+# One product of the input for all steps is before the loop, one of the state in it, per direction.
 expect 0 "" "$apc" convert many.onnx many.ir -q
 check "dots around the loops" awk '/ = loop / { in_loop = 1 } / = dot / { if (in_loop) inside++; else outside++ } / repeat / { in_loop = 0 }
                                    END { exit !(inside == 2 && outside == 2) }' many.ir

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""tests/cli/renames.py APC [ROUNDS] - a program or the file of its weights is replaced at random moments of a run: the result is that
-of the old file, or exit 1.  Or weights or inputs are cut short: the right result, exit 1, or for weights 6, and the file is named.
+"""tests/cli/renames.py APC [ROUNDS] - a program or its weight file is replaced at random moments of a run: the result
+is that of the old file, or exit 1.  Or weights or inputs are truncated: the right result, exit 1, or for weights 6, and
+the file is named.
 
 200 rounds take a minute.
 """
@@ -16,7 +17,7 @@ def sh(*command):
 
 
 def put(path, kept):
-    """Replaces a file as an editor or an installer does: by another one that is renamed."""
+    """Replaces a file as an editor or an installer does: by renaming another one."""
     shutil.copy(kept, path + ".new")
     os.rename(path + ".new", path)
 

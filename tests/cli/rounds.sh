@@ -1,6 +1,7 @@
 #!/bin/bash
-# Loops of IR files, compiled and run: a recurrence with stacked results of any length, and loops whose rounds data decides, around a state
-# and another loop, on one to three ranks.  Nothing is copied that grows with the rounds; a rank that dies or stops in a loop is named.
+# Loops of IR files, compiled and run: a recurrence with stacked results of any length, and loops whose rounds depend on
+# data, around a state and another loop, on one to three ranks.  No copy grows with the rounds; a rank that dies or
+# stops in a loop is named.
 . "$(dirname "$0")/lib.sh"
 models=$source_dir/tests/cli/rounds
 
@@ -15,7 +16,8 @@ done
 equals narrow cpux1
 equals narrow "cpux2 --dp 2"
 
-# One binary for all lengths: what it gives for 5 and 31 rounds is what a program for that length alone gives, as the reference says.
+# One binary for all lengths: its results for 5 and 31 rounds equal those of a program for that length only, and the
+# reference.
 expect 0 "" "$apc" "$models/lstm.ir" --target cpux2 --tp 2 -o lstm -q
 for seq in 1 5 31; do
   expect 0 "" ./lstm --input x=random --dim seq=$seq --outputs out$seq.npz
@@ -23,12 +25,12 @@ for seq in 1 5 31; do
 done
 expect 0 "" "$apc" verify "$models/lstm.ir" --target cpux2 --tp 2 --dim seq=31 -q
 
-# In the body of the loop: no copy; the stack is updated where it is, as is the state that holds the rows.
+# In the body of the loop: no copy; the stack is updated in place, as is the state that holds the rows.
 body() { # OPTIONS: the instructions between `loop` and `repeat`
   expect 0 "" "$apc" "$@" --emit=schedule=- -q
   sed -n '/^  loop/,/^  repeat/p' out >body
 }
-updated_in_place() { # the only update writes the buffer it reads
+updated_in_place() { # the only update writes the buffer that it reads
   grep update body | grep -o ' b[0-9]*:' >places
   test "$(grep -c update body)" = 1 && test "$(head -1 places)" = "$(tail -1 places)"
 }
@@ -42,13 +44,14 @@ check "the state is copied" updated_in_place
 check "the state is written" test "$(grep -c '^  copy' out)" = 0
 check "the inner loop is not shown inside" grep -q '^      gemm' body
 
-# Casts for a product of 16-bit numbers: of what both loops have from outside before them, of the outer loop's own in it, in a branch there.
+# Casts for a product of 16-bit numbers: values from outside both loops are cast before them, those of the outer loop in
+# it, those of a branch in the branch.
 body "$models/narrow.ir" --target cpu
 check "before the loops" test "$(sed '/^  loop/,$d' out | grep -c 'launch.*_cast')" = 1
 check "in the outer loop" test "$(grep -c '^    launch.*_cast' body)" = 3
 check "in the inner loop" test "$(grep -c '^      launch.*_cast' body)" = 2
 
-# Four times the rounds, no more than four times the memory.
+# Four times the rounds take at most four times the memory.
 activations() {
   expect 0 "" ./lstm --input x=random --dim seq="$1" --describe=json
   bytes=$(grep -m1 -o '"activations": *[0-9]*' out | grep -o '[0-9]*$')
@@ -58,13 +61,13 @@ few=$bytes
 activations 400
 check "$few bytes for 100 rounds, $bytes for 400" test "$bytes" -gt "$few" -a "$bytes" -le $((4 * few))
 
-# The host reads how many rounds there are.
+# The host reads the number of rounds.
 expect 0 "" "$apc" "$models/search.ir" --target dgx-h100 --tp 2 --dp 4 --emit=schedule=- -S -q
 expect_out "for (round0 = 0; round0 < min(rounds0, 16); round0++) {"
 expect_out "  for (round1 = 0; round1 < min(rounds1, 2); round1++) {"
 expect_out "if (!again0) break"
 
-# A rank that dies (6) or stops (7) in the middle of a loop without end.
+# A rank that dies (6) or stops (7) in the middle of an endless loop.
 expect 0 "" "$apc" "$models/spin.ir" --target cpux2 --tp 2 -o spin -q
 end_rank() { # SIGNAL CODE
   ./spin --input x=random --timeout 2s >out 2>err &

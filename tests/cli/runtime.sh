@@ -1,6 +1,6 @@
 #!/bin/bash
-# A decoder of ONNX Runtime's operators, with sequences of different lengths in its cache, cut by heads: equals one rank and the
-# reference, and is proved.
+# A decoder of ONNX Runtime's operators, with sequences of different lengths in its cache, cut by heads: equals one rank
+# and the reference, and is proved.
 . "$(dirname "$0")/lib.sh"
 
 expect 0 "" "$(dirname "$apc")/tests/onnx_runtime" decoder decoder.onnx

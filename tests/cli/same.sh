@@ -1,5 +1,6 @@
 #!/bin/bash
-# Same input, same bytes out: every kind of output twice, from two folders, with all processors and with one, in two environments.
+# Same input, same output bytes: every kind of output twice, from two folders, with all processors and with one, in two
+# environments.
 . "$(dirname "$0")/lib.sh"
 one_cpu=$(/usr/bin/python3 -c 'import os; print(min(os.sched_getaffinity(0)))')
 mkdir -p a b/deeper
@@ -27,7 +28,7 @@ small_llama="-D layers=2 -D d=64 -D heads=4 -D kv_heads=2 -D ffn=128 -D vocab=25
 }
 for kind in plan ir spmd schedule c dot html; do twice "gpt.$kind" "$gpt" --target cpux4 --emit=$kind; done
 for kind in cuda schedule; do twice "gpu.$kind" "$gpt" --target dgx-a100x4 --emit=$kind; done
-# what convert writes
+# outputs of convert
 for to in ir safetensors npz; do
   for folder in a b/deeper; do (cd $folder && "$apc" convert "$gpt" "w.$to" -q) >out 2>err || fail "convert"; done
   last="convert to $to"; check "the bytes differ" cmp "a/w.$to" "b/deeper/w.$to"

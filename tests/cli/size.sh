@@ -1,5 +1,5 @@
 #!/bin/bash
-# apc size: the fewest devices and the largest values are those that apc plan finds one by one; budgets, errors, JSON.
+# apc size: the fewest devices and the largest values equal those found by apc plan one by one; budgets, errors, JSON.
 . "$(dirname "$0")/lib.sh"
 mlp=$source_dir/examples/mlp.apc
 gpt=$source_dir/examples/gpt.apc
@@ -15,7 +15,7 @@ size() { # CODE TEXT OPTION...
   shift 2
   expect "$code" "$text" "$apc" size -q "$@"
 }
-fits() { "$apc" plan -q "$@" >plan.out 2>plan.err; } # is there a plan?
+fits() { "$apc" plan -q "$@" >plan.out 2>plan.err; } # true if there is a plan
 answer() { sed -n 's/^\(fewest\|largest\) [a-z]*: \([0-9,]*\) .*/\2/p' out | tr -d ,; }
 field() { /usr/bin/python3 -c 'import json,sys; print(eval(sys.argv[2], {"d": json.load(open(sys.argv[1]))}))' "$1" "$2"; }
 
@@ -38,7 +38,7 @@ size 0 "fewest devices: 2 (cpux2)" "${small[@]}" -D layers=3 --target cpu --memo
 size 0 "fewest devices: 4 (box.topox4)" "${small[@]}" -D layers=3 --target box.topo --memory 40MB --tp 4 # is not dropped
 size 0 "fewest devices: 1 (gh200-x4x1)" "${small[@]}" -D layers=1 --target gh200-x4                      # a name that ends in its count
 
-# What is said of the answer is what its line says.
+# The command in the answer gives the answer.
 size 0 "examples/mlp.apc on devices of box.topo, 57.2 MiB a device; 33,579,008 parameters" "${small[@]}" -D layers=8 --target box.topo
 size 0 "" "${small[@]}" -D layers=8 --target box.topo --json
 expect_json 'd["schema"] == "apc.size/1" and d["target"] == "box.topo" and d["vary"] is None and d["diagnostics"] == []'
@@ -72,7 +72,7 @@ expect_json "abs(d['tried'][0]['usd_per_step'] / ${usd[1]} - 1) < 1e-9"
 size 3 "; 1: weights and state are 18.8 GiB: 3.9 GiB too much" "${small[@]}" -D layers=1200 --target cpux2 # ranks share their memory: one try
 check "more than one try" test "$(grep -c 'too much' out)" -eq 1
 
-# The largest values are those of a linear scan.
+# The largest values equal those of a linear scan.
 linear() { # LAST OPTION...: the last value, from 1 on, before the first without a plan
   local n last=$1
   shift
@@ -97,18 +97,18 @@ expect_json '64 < d["answer"]["value"] < d["answer"]["does_not_fit"] <= d["answe
 expect_json 'max(x["value"] for x in d["tried"] if x["fits"]) == d["answer"]["value"] and {x["target"] for x in d["tried"]} == {"cpux2"}'
 odd=$(field out 'd["answer"]["value"]')
 check "the answer has no plan" fits "${few[@]}" --dim batch=8,seq=4 -D "d=$odd"
-# Of time: what a step of the next one takes is above it.
+# With a time budget: a step of the next value exceeds it.
 size 0 "" "${tiny[@]}" --target cpux2 --dim seq=64 --vary batch --budget 1ms --json
 expect_json 'all(x["fits"] == (x["time_us"] <= 1000) for x in d["tried"]) and d["answer"]["does_not_fit"] - d["answer"]["value"] == 1'
-# Training: --batch; of an ONNX model its dimension, and no more than it takes.
+# Training: --batch; for an ONNX model its dimension, up to its maximum.
 size 0 "" "${tiny[@]}" --target cpux2 --dim seq=64 --train cross_entropy --batch 4 --micro-batches 1 --memory 4MB --vary batch
 check "no --batch" grep -q -- "--micro-batches 1 --memory 4MB --batch $(answer) --target cpux2\$" out
 size 0 "largest ctx: 64 (the model allows no more): " "$source_dir/examples/gpt-tiny.onnx" --target cpux2 --dim-hint seq=16 --vary ctx
 size 0 "--dim batch=" "$source_dir/examples/gpt-tiny.onnx" --target cpux2 --micro-batches 1 --memory 2MB --vary batch
 
-# Not even one; what is wrong is said, once, by its name.
+# Not even one; the fault is reported once, by its name.
 size 3 "error[APC0405]: no layers that was tried fits cpux2; 1: weights and state are 16.0 MiB" "${small[@]}" --target cpux2 --memory 1000KB --vary layers
-sed 's/^check layers >= 1.*/check layers <= 10, "at most ten"/' "$mlp" >ten.apc # the model refuses more: that is why they do not fit
+sed 's/^check layers >= 1.*/check layers <= 10, "at most ten"/' "$mlp" >ten.apc # the model refuses more: that is the reason
 size 0 "largest layers: 10 (11 does not fit)" ten.apc --target cpux2 --vary layers
 expect_out "at most ten"
 size 1 "at most ten" ten.apc -D layers=11 --target cpux2 --vary layers
@@ -128,7 +128,7 @@ size 2 "--shape binds the dimension that --vary batch changes" "${small[@]}" --v
 size 2 "--batch needs --train" "${small[@]}" --vary batch --batch 4
 size 2 "\`apc size\` takes no option '--plan'" "${small[@]}" --plan a.plan
 size 1 "-D layrs=3: the model has no parameter 'layrs'" "${small[@]}" -D layrs=3
-check "it is said twice" test "$(grep -c layrs=3 err)" -eq 1
+check "it is reported twice" test "$(grep -c layrs=3 err)" -eq 1
 size 1 "cannot read the file" nothing.apc --json
 expect_json 'd["schema"] == "apc.error/1"'
 expect 0 "      Trying devices 1: box.topox1" "$apc" size "${small[@]}" -D layers=1 --target box.topo

@@ -1,9 +1,11 @@
 #!/bin/bash
-# Images cut over a 2 x 2 mesh: every convolution, pool and pointwise operation of a ResNet and of a U-Net keeps its quarter of the image, and
-# windows that reach into a neighbour's quarter are exchanged.  Even and uneven quarters equal one rank and the reference, and are proved.
+# Images cut over a 2 x 2 mesh: every convolution, pool and pointwise operation of a ResNet and of a U-Net keeps its
+# quarter of the image, and windows that reach into a neighbour's quarter are exchanged.  Even and uneven quarters equal
+# one rank and the reference, and are proved.
 . "$(dirname "$0")/lib.sh"
 
-# The plan: the height and width of every image over h and w, written from the model's IR, where an image is [n, H, W, c] once the input is transposed.
+# The plan: the height and width of every image over h and w, written from the model's IR, where an image is [n, H, W,
+# c] once the input is transposed.
 cat >spatial.py <<'END'
 import re, sys
 image = {k: "{x1:h, x2:w}" for k in "pool add mul relu broadcast concat transpose".split()}
@@ -24,7 +26,7 @@ cut_images() { # MODEL SETTINGS...
   expect 0 "another graph" "$apc" verify "$model" "$@" --init random --target cpux4 --plan spatial.plan --json
   expect_json 'd["ok"] and d["proof"] == "proved" and d["ranks"] == 4'
   expect 0 "" "$apc" plan "$model" "$@" --target cpux4 --plan spatial.plan --json
-  expect_json 'd["chosen"]["tp"] == 4 and d["chosen"]["dp"] == 1' # degrees go by what axes split, not by their names
+  expect_json 'd["chosen"]["tp"] == 4 and d["chosen"]["dp"] == 1' # degrees follow from what axes split, not from their names
   expect 0 "exchange" "$apc" "$model" "$@" --target cpux4 --plan spatial.plan --emit=spmd=- -q
 }
 

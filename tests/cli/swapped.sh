@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# tests/cli/swapped.sh APC - a dimension that two mesh axes cut changes the order in which they do: the members of the exchange
-# hold its parts in another order than that of the group.  On a machine so slow that a small model is worth that.
+# tests/cli/swapped.sh APC - a dimension cut by two mesh axes changes their order: the members of the exchange hold its
+# parts in another order than the group.  On a machine so slow that this pays for a small model.
 . "$(dirname "$0")/lib.sh"
 cat >slow.topo <<'END_OF_TOPO'
 cpu slow {
@@ -19,5 +19,5 @@ machine slow {
 END_OF_TOPO
 expect 0 "" "$apc" verify "$source_dir/examples/vit.apc" -D layers=2 -D d=32 -D heads=4 -D patch=8 -D image=32 -D classes=10 \
   --init random --dim-hint batch=8 --target slow.topox4 --emit=spmd=level2.ir
-check "the exchange is there that this is about" grep -Eq 'exchange.*mesh_axes=\[(\w+), (\w+)\], source=\[8\*@\1 \+ [0-9]+\*@\2' level2.ir
+check "the exchange of swapped axes" grep -Eq 'exchange.*mesh_axes=\[(\w+), (\w+)\], source=\[8\*@\1 \+ [0-9]+\*@\2' level2.ir
 summary 2

@@ -15,7 +15,7 @@ expect_json '"fp8" not in {x["name"]: x for x in d["targets"]}["dgx-a100"]["flop
 "$apc" targets --names >names
 check "a name is missing" test "$(wc -l <names)" -ge 26
 
-# what show prints is a file that check accepts, and that shows the same again
+# the output of show is a file that check accepts, and that shows the same again
 while read -r name; do
   expect 0 "machine " "$apc" targets show "$name"
   grep -v '^#' out >"$name.topo"
@@ -58,10 +58,10 @@ bad 1:8 "end of file" 'gpu g {'
 bad 1:1 "no machine" "$gpu"
 expect 1 "APC0001" "$apc" targets check missing.topo
 printf '%s\n' 'cpu c { cores 2; memory 1 GB at 1 GB/s; launch 1 us; peak f32 1 GFLOPS; }' 'machine m { devices 4 c; link s at 1 GB/s; }' 'target n { machine m; }' >cpus.topo
-expect 1 "describe 4 cpus as one" "$apc" targets check cpus.topo; check "told twice" test "$(grep -c error err)" = 1
+expect 1 "describe 4 cpus as one" "$apc" targets check cpus.topo; check "reported twice" test "$(grep -c error err)" = 1
 expect 2 "reads .topo files" "$apc" targets check "$gpt"
 
-# a machine of one's own
+# a machine of the user's own
 printf '%s\n' "$gpu" 'machine m { devices 4 g; link pcie at 30 GB/s with pcie; price 2 USD/h "home" 2026-01-01; }' >own.topo
 expect 0 "own.topo: 4 gpu ranks" "$apc" targets check own.topo
 # shellcheck disable=SC2086
@@ -79,7 +79,7 @@ while read -r name; do
   else expect_err "error[APC0405]"; expect_err "choose one with --dtype"; fi
 done <names
 
-# compute types: more than the device has is refused with what it does have; two bytes halve the weights
+# compute types: a type that the device lacks is refused with the list of its types; two bytes halve the weights
 # shellcheck disable=SC2086
 {
   expect 3 "known are f32, f16" "$apc" plan "$gpt" $small --target dgx-1-v100-32gb --dtype bf16 -q
@@ -91,14 +91,14 @@ done <names
   expect 0 "" "$apc" plan "$gpt" $small --target h200-x1 --dtype tf32 --json -q; cp out tf32.json
   expect 0 "" "$apc" plan "$gpt" $small --target h200-x1 --dtype bf16 --json -q
   expect_json 'd["memory_bytes"]["params"] * 2 == json.load(open("f32.json"))["memory_bytes"]["params"]'
-  # Of so small a model casts take longer than products save.
+  # In so small a model casts take longer than products save.
   large="$gpt -D layers=1 -D d=1024 -D heads=8 -D vocab=4096 -D ctx=512 --dim seq=512 --dim batch=8 --target h200-x1 --json -q"
   for type in f32 tf32 bf16; do expect 0 "" "$apc" plan $large --dtype $type; cp out $type.json; done
   expect_json 'd["time_us"] < json.load(open("tf32.json"))["time_us"] <= json.load(open("f32.json"))["time_us"]'
   expect_json 'd["cost"]["usd_per_hour"] is None and d["cost"]["usd_per_step"] is None'
 }
 
-# sizes that no price can be computed for
+# sizes whose price cannot be computed
 for how in --dim --dim-hint; do
   expect 1 "dimension 'batch' cannot be 9223372036854775807" timeout 10 "$apc" plan "$source_dir/examples/mlp.apc" $how batch=9223372036854775807 --target cpux4 -q; expect_err "error[APC0602]"
 done

@@ -1,6 +1,6 @@
 # Tests of the command line; each program is one shell script.
 find_program(APC_BASH bash REQUIRED)
-# What else than apc must be built for them.
+# Further build targets that they need.
 set(needs_of_docs NEEDS apc-documents)
 set(needs_of_gpu NEEDS double_cuda double_nccl double_blas double_dnn)
 set(needs_of_loops NEEDS test_onnx_control)
@@ -78,7 +78,7 @@ endforeach()
 apc_test(NAME cli.tour COMMAND ${APC_BASH} ${CMAKE_CURRENT_LIST_DIR}/tour.sh ${CMAKE_BINARY_DIR}/apc tour.md 26)
 apc_test(NAME cli.questions COMMAND ${APC_BASH} ${CMAKE_CURRENT_LIST_DIR}/tour.sh ${CMAKE_BINARY_DIR}/apc questions.md 6)
 
-# Something happens at random moments: a few times, and 200 times (50 in a quarter).
+# Tests with random moments: a few times, and 200 times (50 in a quarter).
 foreach(name kills renames)
   apc_test(NAME cli.${name} COMMAND /usr/bin/python3 ${CMAKE_CURRENT_LIST_DIR}/${name}.py ${CMAKE_BINARY_DIR}/apc)
   apc_test(NAME cli.${name}_long COMMAND /usr/bin/python3 ${CMAKE_CURRENT_LIST_DIR}/${name}.py ${CMAKE_BINARY_DIR}/apc 200)
@@ -90,21 +90,23 @@ apc_test(NAME cli.train_kills COMMAND /usr/bin/python3 ${CMAKE_CURRENT_LIST_DIR}
 apc_test(NAME cli.train_faults COMMAND /usr/bin/python3 ${CMAKE_CURRENT_LIST_DIR}/train_faults.py ${CMAKE_BINARY_DIR}/apc
   ${CMAKE_BINARY_DIR}/apc-opt)
 
-# apc verify finds faults of apc and its runtime, which are linked with them.
+# apc verify finds faults that are linked into apc and its runtime.
 apc_test(NAME cli.verify_faults COMMAND /usr/bin/python3 ${CMAKE_CURRENT_LIST_DIR}/verify_faults.py ${CMAKE_BINARY_DIR})
 
 # At least 40 plans of the same training, and random ones.
 apc_test(NAME cli.train_plans COMMAND /usr/bin/python3 ${CMAKE_CURRENT_LIST_DIR}/train_plans.py ${CMAKE_BINARY_DIR}/apc
   $<TARGET_FILE:apc-opt>)
 
-# The layout of sources and documents.
+# The format of sources and documents.
 apc_test(NAME format COMMAND ${APC_BASH} ${CMAKE_SOURCE_DIR}/tests/format.sh ${CMAKE_SOURCE_DIR})
-# Which room may include which, and whether files that are named are there.
+# Checks the rooms that each room may include, and that files named in texts exist.
 apc_test(NAME rooms COMMAND /usr/bin/python3 ${CMAKE_SOURCE_DIR}/tests/rooms.py ${CMAKE_SOURCE_DIR})
 apc_test(NAME names COMMAND /usr/bin/python3 ${CMAKE_SOURCE_DIR}/tests/names.py ${CMAKE_SOURCE_DIR})
+# Comments, messages and documents are in plain words.
+apc_test(NAME plain COMMAND /usr/bin/python3 ${CMAKE_SOURCE_DIR}/tests/plain.py ${CMAKE_SOURCE_DIR})
 # The texts of the recipes in CONTRIBUTING.md compile.
 apc_test(NAME recipes COMMAND /usr/bin/python3 ${CMAKE_SOURCE_DIR}/tests/recipes.py ${CMAKE_BINARY_DIR})
 # docs/status.md is generated: build/apc-status > docs/status.md
 apc_test(NAME cli.status COMMAND ${APC_BASH} -c "diff '${CMAKE_SOURCE_DIR}/docs/status.md' <('${CMAKE_BINARY_DIR}/apc-status')" NEEDS apc-status)
-# tests/suite/table.txt: all rooms and tests are in it.
+# tests/suite/table.txt: it lists all rooms and tests.
 apc_test(NAME suite COMMAND /usr/bin/python3 ${CMAKE_SOURCE_DIR}/tests/suite/suite.py check)

@@ -1,6 +1,6 @@
 #!/bin/bash
-# tour.sh APC DOCUMENT COMMANDS: what a document says its commands print is what they print; only times and distances
-# measured here may differ.  It has so many commands at least.
+# tour.sh APC DOCUMENT COMMANDS: the commands of a document print the output shown there; only times and distances
+# measured here may differ.  It has at least so many commands.
 . "$(dirname "$0")/lib.sh"
 document=$2 least=$3
 ln -s "$source_dir/examples" examples

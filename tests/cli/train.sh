@@ -1,5 +1,5 @@
 #!/bin/bash
-# --train: a step of training, what it computes however it is cut, and what is refused.
+# --train: a training step, its results for every kind of cut, and refusals.
 . "$(dirname "$0")/lib.sh"
 . "$source_dir/tests/cli/train_lib.sh"
 train_rows
@@ -45,7 +45,7 @@ for s in range(steps):
 P
 }
 
-# A run is that of NumPy, on one rank and on several, however they are cut.
+# A run equals that of NumPy, on one rank and on several, for every kind of cut.
 # shellcheck disable=SC2086
 expect 0 "" "$apc" convert $mlp start.safetensors
 cuts=0
@@ -64,7 +64,7 @@ for labels in class ignored; do
   done
 done
 
-# Another label that is ignored, and smoothed labels; with classes that are cut as well.
+# Another ignored label, and smoothed labels; also with classes that are cut.
 reference 6 class.npy start.safetensors 3 .25 >want.txt
 for cut in "cpu" "cpux4 --dp 2 --tp 2"; do
   # shellcheck disable=SC2086
@@ -83,7 +83,7 @@ for wrong in "cross_entropy(ignor=1): unknown setting 'ignor'" "mse(ignore=1): t
   expect 2 "$wrong" "$apc" plan $mlp -q --batch 8 --train "${wrong%%: *}"
 done
 
-# Several steps of every optimizer are proved, and equal to one rank and to the interpreter in all states.
+# Several steps of every optimizer are proved, and equal one rank and the interpreter in all states.
 for how in "mse sgd(lr=.1,momentum=.9,weight_decay=.01)" "cross_entropy adamw(clip=.5,schedule=cosine,warmup=1,steps=9)" \
            "bce lion(schedule=linear,steps=5,min_lr=1e-5)"; do
   read -r loss optimizer <<<"$how"
@@ -109,7 +109,7 @@ for own in "mean(y * y)" "sqrt(mean(y * y))"; do
 done
 expect 3 'sqrt "own" cannot be cut into 2 micro-batches' "$apc" plan own.apc -q --train own --batch 8 --micro-batches 2
 
-# Weights that some elements hide are weights of every micro-batch; rows that are compared with each other are not cut.
+# Weights that mask elements are weights of every micro-batch; rows that are compared with each other are not cut.
 cat >hidden.apc <<'M'
 import nn
 dim batch
@@ -135,7 +135,7 @@ expect 3 'would have to be joined: dot "y.2" needs all of div "y.1" at once' "$a
   --train cross_entropy --dim batch=8 --micro-batches 2
 expect_err "has other values in micro-batches"
 
-# Whatever the number of stages and the order in which they take turns, a run has the same bits; the plan says the order.
+# For every number of stages and every schedule a run has the same bits; the plan names the schedule.
 # shellcheck disable=SC2086
 for how in "cpu" "cpux3 --pp 3 --schedule gpipe" "cpux3 --pp 3" "cpux2 --pp 2 --schedule 1f1b" "cpux2 --pp 2 --schedule interleaved:2" \
   "cpux2 --pp 2 --schedule zbv" "cpux3 --pp 3 --schedule zbh1"; do
@@ -169,7 +169,7 @@ expect 2 "--schedule 1f1b needs --train" "$apc" plan $mlp -q --schedule 1f1b
 # shellcheck disable=SC2086
 expect 2 "a pipeline rank has 2 to 64 stages" "$apc" plan $mlp -q --train mse --batch 8 --schedule interleaved:1
 
-# The schedule is chosen where none is given, and told with a bound; what is forced to another one is no faster.
+# The schedule is chosen if none is given, and reported with a bound; forced schedules are no faster.
 wide="$source_dir/examples/mlp.apc -D layers=6 -D d=256"
 took() { # took options...: sets $seconds and $by
   # shellcheck disable=SC2086
@@ -188,7 +188,7 @@ done
 expect 0 "" "$apc" plan $wide -q --train mse --batch 64 --target cpux4 --json
 expect_json 'd["alternatives"] and all(x["schedule"] and x["recompute"] for x in d["alternatives"])'
 
-# A weight that is not trained, and that the first and the last stage read: once on a place that has both.
+# A weight that is not trained, and that the first and the last stage read: stored once on a place that has both.
 train_tokens
 rm weights.safetensors
 # shellcheck disable=SC2086
@@ -201,12 +201,12 @@ for how in "1f1b 2" "zbv 1"; do
   check "$how: the same bits" cmp -s weights.safetensors frozen.safetensors
 done
 
-# What is accumulated is written as that in the legalised form, too.
+# The legalised form shows accumulation as well.
 # shellcheck disable=SC2086
 expect 0 "" "$apc" plan $mlp -q --train mse --batch 8 --micro-batches 2 --emit=legal=legal.ir
 check "accumulated" grep -q "loss.accumulate = accumulate %loss" legal.ir
 
-# What cannot be.
+# Refused requests.
 # shellcheck disable=SC2086
 {
 expect 2 "unknown optimizer 'adam'" "$apc" plan $mlp --train mse --optimizer 'adam(lr=1)'

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Data of a training program: arrays, their order, token files, evaluation, and what it says of wrong ones.
+# Data of a training program: arrays, their order, token files, evaluation, and messages for wrong data.
 . "$(dirname "$0")/lib.sh"
 . "$source_dir/tests/cli/train_lib.sh"
 train_rows
@@ -30,8 +30,8 @@ check "with any seed" [ "$(sum --shuffle 7)" = "$(sum --shuffle none)" ]
 check "seed 0 is the default" cmp -s a b
 check "another seed" eval '! cmp -s a c'
 
-# A label that is no class, and is not to be ignored: the row of the file and the label, before the first step; also
-# where the ranks have a part of the classes each.
+# A label that is no class and is not ignored: the message has the row of the file and the label, before the first step;
+# also if each rank has a part of the classes.
 for how in "cpu" "cpux2 --tp 2"; do
   # shellcheck disable=SC2086
   "$apc" compile $mlp -q --train cross_entropy --batch 8 --target $how -o classes
@@ -45,7 +45,7 @@ for how in "cpu" "cpux2 --tp 2"; do
     --input x=random --input labels=@first12.npy; no_out
 done
 
-# Random numbers of the model are others in every step, and the same in the next run.
+# Random numbers of the model differ in every step, and are the same in the next run.
 printf '%s\n' 'apc.ir 1' 'param "w" : f32[12, 3] = normal 1 seed 1' 'func @main level 1 {' \
   '  %x = input {name="x"} : f32[8, 12]' '  %w = param {name="w"} : f32[12, 3]' \
   '  %h = dot %x, %w {spec="bm,mn->bn"} : f32[8, 3]' \
@@ -57,7 +57,8 @@ for file in a b; do ./noisy --steps 3 --data x=@ones.npy --data labels=@none.npy
 check "three losses" [ "$(sort -u a | wc -l)" -eq 3 ]
 check "the same again" cmp -s a b
 
-# Token files: windows of 16 or 32 bits, labels one further, whole shards only; the losses of the same rows as arrays.
+# Token files: windows of 16 or 32 bits, labels shifted by one, whole shards only; the losses of the same rows as
+# arrays.
 /usr/bin/python3 -c '
 import numpy as np, os
 t = np.load("tokens.npy")
@@ -122,7 +123,7 @@ expect 2 "given twice" ./words --steps 1 --data tokens=@t16.bin --data tokens=@s
 expect 2 "--bits 8: expected 16 or 32" ./words --steps 1 --data tokens=@t16.bin --bits 8
 expect 2 "tokens need an input of rows of integers" ./trainer --steps 1 --data x=@t16.bin
 
-# Other data are evaluated with the weights as they are by then, and nothing changes by it.
+# Other data are evaluated with the current weights, and nothing changes by it.
 evals() { /usr/bin/python3 -c '
 import json, sys
 for line in sys.stdin:
@@ -134,7 +135,7 @@ check "evaluating changes nothing" cmp plain.safetensors seen.safetensors
 expect_err "note: 1 of 33 rows are not evaluated"
 ./words --steps 9 --data tokens=@shards --eval tokens=@t16.bin --evals 4 --json 2>said | evals >got.txt
 check "evaluated at 4, 8, 9" [ "$(cut -d' ' -f1,2 got.txt | tr '\n' ,)" = "4 32,8 32,9 32," ]
-# Of weights that stand still it is what steps say of the same rows.
+# With constant weights it equals the losses of steps on the same rows.
 for labels in class ignored; do
   # shellcheck disable=SC2086
   "$apc" compile $mlp -q --train cross_entropy --optimizer 'sgd(lr=0)' --batch 8 --target cpux2 -o still
@@ -153,7 +154,7 @@ expect 2 "--eval x: expected NAME=@FILE.npy or" ./words --steps 1 --data tokens=
 expect 2 "which is read by --eval" ./words --steps 1 --data tokens=@t16.bin --eval tokens=@t32.bin --bits 32 --save t32.bin
 expect 2 "--eval needs --steps" ./words --eval tokens=@t16.bin
 
-# What cannot be.
+# Refused requests.
 # shellcheck disable=SC2086
 {
 expect 2 "--steps needs data" ./trainer --steps 2

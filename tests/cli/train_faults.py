@@ -1,9 +1,9 @@
 """tests/cli/train_faults.py APC APC-OPT - wrong training steps are refuted, without a run.
 
 Two steps are planned and lowered: a GPT whose table is tied, cut by tp, dp and micro-batches, with ZeRO and full
-recomputation; and a model with dropout, cut by dp, with cheap values made again.  Their level-2 texts are proved as they
-are.  Then each of a list of faults is planted wherever it fits (a few places, evenly chosen), one at a time, and
-the prover must refute, or the verifier refuse, every one.
+recomputation; and a model with dropout, cut by dp, with selective recomputation.  Their level-2 texts are proved.  Then
+each of a list of faults is planted wherever it fits (a few places, evenly chosen), one at a time, and the prover must
+refute, or the verifier refuse, every one.
 """
 import os
 import re
@@ -22,7 +22,7 @@ MOST = 8
 
 
 def split_step(text):
-    """The lines before main.spmd, its own, and those behind."""
+    """The lines before main.spmd, its own, and those after."""
     lines = text.split("\n")
     first = next(i for i, x in enumerate(lines) if x.startswith("func @main.spmd"))
     last = next(i for i in range(first, len(lines)) if lines[i] == "}")
@@ -30,7 +30,7 @@ def split_step(text):
 
 
 def by_line(pattern, replacement):
-    """A fault in one line: what to write instead; None where it does not fit."""
+    """A fault in one line: its replacement; None if it does not fit."""
     regex = re.compile(pattern)
 
     def plant(lines, i):
@@ -41,14 +41,14 @@ def by_line(pattern, replacement):
 
 
 def tied_gradient(lines, i):
-    """One of the two gradients of the table does not count."""
+    """One of the two gradients of the table is left out."""
     found = re.match(r"(  %\S+) = add (%\S+), %\S+( : .*)", lines[i])
     behind = found and any("wte.grad.accumulate = accumulate " + found[1].strip() + " " in x for x in lines)
     return lines[:i] + [f"{found[1]} = copy {found[2]}{found[3]}"] + lines[i + 1:] if behind else None
 
 
 def another_operand(lines, i):
-    """What is made again is of another value of its type."""
+    """A recomputation uses another value of the same type."""
     found = re.match(r"  %(\S+) = (mul|add|dot|sub) (%\S+), (%\S+) (.*again.*)", lines[i])
     if not found:
         return None
@@ -60,7 +60,7 @@ def another_operand(lines, i):
 
 
 def behind_nonlinear(lines, i):
-    """What adds up parts comes behind an operation that is not linear in them."""
+    """The sum of parts moves after an operation that is not linear in them."""
     found = re.match(r"  (%\S+) = all_reduce (%\S+) \{(.*)\} : (\S+\[[^]]*\])( .*|$)", lines[i])
     if not found or "op=sum" not in found[3]:
         return None
@@ -79,11 +79,11 @@ FAULTS = {
     "the mean of the rows that a rank has": by_line(r"(  %loss\.grad\.const = const \{value)=1\}", r"\1=4}"),
     "a gradient of a tied weight is dropped": tied_gradient,
     "a moment is cut as it does not lie": by_line(r'(read \{name="[^"]*:[mv]"\} : \S+ \S+ @\{0:)tp, 1:dp\}', r"\1dp, 1:tp}"),
-    "made again of something else": another_operand,
-    "other random numbers when they are made again": by_line(r"(= random_keyed .*stream)=1(.* again )", r"\1=2\2"),
+    "recomputed from another value": another_operand,
+    "recomputed with other random numbers": by_line(r"(= random_keyed .*stream)=1(.* again )", r"\1=2\2"),
     "random numbers that no step changes": by_line(
         r"^  (%\S+) = random_keyed %step (.*)$", r"  \1.key = const {value=1} : i64[]\n  \1 = random_keyed \1.key \2"),
-    "parts are added up behind what is not linear": behind_nonlinear,
+    "parts are added after an operation that is not linear": behind_nonlinear,
     "an all-reduce is left out": by_line(r"= all_reduce (%\S+) \{[^}]*\} ", r"= copy \1 "),
 }
 

@@ -1,6 +1,6 @@
 #!/bin/bash
-# The files of a training run: every rank writes and reads its parts of them.  Whatever the plan, the bytes are the same; what fails leaves
-# the file that was there.
+# The files of a training run: every rank writes and reads its parts of them.  The bytes are the same for every plan; a
+# failure leaves the old file.
 . "$(dirname "$0")/lib.sh"
 . "$source_dir/tests/cli/train_lib.sh"
 train_rows
@@ -11,7 +11,7 @@ trainer() { # trainer NAME RANKS OPTIONS...
   # shellcheck disable=SC2086
   expect 0 "" "$apc" compile $mlp -q --train mse --optimizer 'adamw(lr=.01)' --batch 8 --target "cpux$ranks" "$@" -o "$name"
 }
-# What a checkpoint has of the file of weights: all of it, byte by byte.
+# A checkpoint contains the weight file, byte by byte.
 has_weights() { /usr/bin/python3 - "$1" "$2" <<'P'
 import json, struct, sys
 def load(path):
@@ -26,7 +26,7 @@ P
 }
 # shellcheck disable=SC2086
 {
-# Moments that are whole, or cut over ranks, stages of a pipeline or not: the same numbers, and so the same file.
+# Moments that are whole, or cut over ranks or stages of a pipeline: the same numbers, and so the same file.
 trainer whole 2 --dp 2 --zero 0
 trainer zero 2 --dp 2 --zero 1
 trainer staged 4 --dp 2 --pp 2 --micro-batches 1 --zero 0
@@ -34,14 +34,14 @@ trainer staged_zero 4 --dp 2 --pp 2 --micro-batches 1 --zero 1
 trainer turns 2 --pp 2 --micro-batches 4
 trainer turns_v 2 --pp 2 --micro-batches 4 --schedule zbv
 for name in whole zero staged staged_zero turns turns_v; do expect 0 "" ./$name --steps 3 $data --checkpoint $name.at --save $name.safetensors; done
-same() { # same A B: what both have written
+same() { # same A B: compares the files of both
   check "$2: the checkpoint of $1" cmp "$1.at/checkpoint.safetensors" "$2.at/checkpoint.safetensors"
   check "$2: the weights of $1" cmp "$1.safetensors" "$2.safetensors"
 }
 same whole zero
 same staged staged_zero
 same turns turns_v
-# Weights that are cut in a dimension that is not the first, uneven parts among them: read and put together again.
+# Weights that are cut in a dimension other than the first, uneven parts among them: read and put together again.
 trainer one 1
 trainer columns 2 --tp 2
 trainer uneven 3 --tp 3
@@ -55,7 +55,8 @@ for name in one columns uneven mixed turns_v; do
   check "$name: the weights that another plan reads" cmp next.safetensors back.safetensors
 done
 
-# A name that a killed run left is taken over; where another run has it, or it is something else, the run ends before its first step.
+# A name left by a killed run is reused; if another run holds it, or it is another kind of file, the run ends before its
+# first step.
 mkdir kept
 head -c 100000 /dev/urandom >kept/checkpoint.safetensors.part
 expect 0 "" ./zero --steps 3 $data --checkpoint kept
@@ -80,7 +81,7 @@ expect 0 "" ./zero --steps 3 $data --save link.safetensors
 check "a link is followed" cmp whole.safetensors far/weights.safetensors
 check "and stays" [ -L link.safetensors ]
 
-# A file that is none, or of another model, is told before the ranks are asked.
+# An invalid file, or one of another model, is reported before the ranks read it.
 mkdir bad
 head -c 5000 kept/checkpoint.safetensors >bad/checkpoint.safetensors
 expect 1 "bad/checkpoint.safetensors: the file is truncated" ./zero --steps 4 $data --resume bad; no_out
@@ -90,8 +91,8 @@ expect 1 "it has no number of steps" ./zero --steps 4 $data --resume bad; no_out
 expect 0 "" ./other --steps 1 $data --checkpoint other.at
 expect 1 "there is no '" ./zero --steps 4 $data --resume other.at; no_out
 
-# A byte that is another one is found, in a tensor as in the header, before anything is read; what was looked at is said.
-# Files of before have no checksums.
+# A changed byte is found, in a tensor as in the header, before anything is read; the report says what was checked.
+# Older files have no checksums.
 expect 0 "note: whole.at/checkpoint.safetensors: the header and all 24 tensors, 29088 bytes, match their checksums" \
   ./zero --steps 4 $data --resume whole.at --save resumed.safetensors
 /usr/bin/python3 - <<'P'
@@ -118,7 +119,7 @@ expect 1 "is damaged: the header is not" ./zero --steps 4 $data --resume flip_ke
 expect 0 "warning: old/checkpoint.safetensors has no checksums; its contents were not checked" ./zero --steps 4 $data --resume old \
   --save old.safetensors
 check "it is the same run" cmp resumed.safetensors old.safetensors
-# Other data than before, by what is in them.
+# Data with other contents than before.
 /usr/bin/python3 -c '
 import numpy as np
 x = np.load("x.npy"); np.save("moved.npy", x); x[39, 11] += 1; np.save("changed.npy", x)'
@@ -127,9 +128,9 @@ check "a file that was moved is the same data" [ "$(grep -c warning err)" -eq 0 
 expect 0 "warning: --data x: this is changed.npy, 2048 bytes, hash" ./zero --steps 4 --data x=@changed.npy --data labels=@y.npy --resume whole.at
 expect_err "; the checkpoint was made with x.npy, 2048 bytes, hash"
 
-# A rank that does not see rank 0's folder says so, and nothing is written.
+# A rank that does not see rank 0's folder reports it, and no file is written.
 if unshare -rm true 2>/dev/null; then
-  apart() { # apart OPTIONS...: what rank 1 sees in the folder `kept` is another one
+  apart() { # apart OPTIONS...: rank 1 sees another folder `kept`
     rm -f meeting
     # shellcheck disable=SC2016
     unshare -rm sh -c 'mount -t tmpfs none kept && exec ./zero --rank 1 --world 2 --rendezvous ./meeting "$@"' sh "$@" >there 2>&1 &

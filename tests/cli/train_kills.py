@@ -1,7 +1,7 @@
-"""tests/cli/train_kills.py APC [TIMES [SEED]] - a rank of a training run is killed at a random moment, again and again.
+"""tests/cli/train_kills.py APC [TIMES [SEED]] - a rank of a training run is killed at a random moment, repeatedly.
 
 The run ends with exit code 6 within seconds, no process is left, and the folder of checkpoints holds one whole
-checkpoint.  From there 4 ranks go on to the bits of a run that nobody disturbed, and 3 ranks to its weights but for
+checkpoint.  From there 4 ranks continue to the bits of an undisturbed run, and 3 ranks to its weights except for
 rounding.
 """
 import json
@@ -18,7 +18,7 @@ import numpy as np
 
 MODEL = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../examples/mlp.apc")
 DATA = ["--data", "x=@x.npy", "--data", "labels=@y.npy"]
-FURTHER = 5     # steps that are made behind the checkpoint
+FURTHER = 5     # steps after the checkpoint
 IN_TIME = 5.0   # seconds from the kill to the end: the watchdog has 2, the machine may be busy
 
 
@@ -44,7 +44,7 @@ def run(*command):
 
 
 def killed_run(rng):
-    """Starts a run of 4 ranks, kills one; the steps of the checkpoint that is left."""
+    """Starts a run of 4 ranks, kills one; returns the steps of the remaining checkpoint."""
     with open("steps", "w") as out:
         trainer = subprocess.Popen(["./train4", "--steps", "100000000", *DATA, "--checkpoint", "kept", "--every",
                                     str(rng.choice([1, 1, 2, 7]))], stdout=out, stderr=subprocess.PIPE)
@@ -87,12 +87,12 @@ def main(apc, times, seed):
         run("./train4", "--steps", steps, *DATA, "--save", "straight.safetensors")
         for ranks in 4, 3:
             run(f"./train{ranks}", "--steps", steps, *DATA, "--resume", "kept", "--save", f"on{ranks}.safetensors")
-        assert open("straight.safetensors", "rb").read() == open("on4.safetensors", "rb").read(), f"behind step {made}"
+        assert open("straight.safetensors", "rb").read() == open("on4.safetensors", "rb").read(), f"after step {made}"
         want, got = load("straight.safetensors")[1], load("on3.safetensors")[1]
         for name in want:
             apart = np.linalg.norm(want[name] - got[name]) / np.linalg.norm(want[name])
             assert apart < 1e-3, (name, apart)
-    print(f"ended at most {slowest:.2f} s behind the kill")
+    print(f"ended at most {slowest:.2f} s after the kill")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 #!/bin/bash
-# What a file says of its initializers decides what is trained: parameters are, one element or many; buffers, constants
-# and what the exporter computed from them are not, and of the rest what is used as a weight is.  In a file that says
-# nothing all weights are.  What is guessed, and what is left as it is, is said.
+# A file's information about its initializers decides what is trained: parameters are, one element or many; buffers,
+# constants and values that the exporter computed from them are not; of the rest, initializers that are used as weights
+# are.  In a file without information all weights are.  Guesses, and initializers that are not trained, are reported.
 . "$(dirname "$0")/lib.sh"
 cat >model.py <<'P'
 import sys
@@ -23,7 +23,7 @@ nodes = [node("MatMul", ["x", "w"], ["a"]), node("Mul", ["a", "gain"], ["b"]), n
 info = helper.make_tensor_value_info
 values = [info(name, TensorProto.FLOAT, v.shape) for name, v in weights.items()]
 
-# Fields that are younger than the library: a map entry in field `number`.
+# Fields that are newer than the library: a map entry in field `number`.
 def add_note(message, number, key, text):
     entry = b"".join(bytes([tag, len(t)]) + t if len(t) < 128 else bytes([tag, len(t) & 127 | 128, len(t) >> 7]) + t
                      for tag, t in ((10, key.encode()), (18, text.encode())))
@@ -68,7 +68,7 @@ train() { # train NAME OPTIMIZER WANTED
   expect 0 "" "./$1" --steps 2 --data x=@x.npy --data labels=@y.npy --save "$1.safetensors"
   check "trained: $(changed "$1")" [ "$(changed "$1")" = "$3 " ]
 }
-says() { check "no word of: $1" grep -qF -- "$1" warnings; }
+says() { check "no message: $1" grep -qF -- "$1" warnings; }
 train said "sgd(lr=.01)" "gain old scaled turned w wide zeros zeros.1"
 says 'they are, and are trained: "scaled", "old" (--freeze NAME keeps one as it is)'
 says 'not trained: "pe", "lifted"; the file says that they are not parameters (--trainable NAME trains one)'
@@ -77,7 +77,7 @@ says 'not trained: "table"; they reach no product, convolution, norm, gather or 
 says 'trained separately, although the file stores them once: "zeros.1" (--tie A=B trains B as A)'
 says 'trains 8 of 8 weights, 145 of 145'
 check "the program says it too" grep -qx 'trains 8 of 8 weights, 145 of 145' err
-train said "sgd(lr=.01,train=[ps]*)" "pe scaled shift" # what is named, whatever it is
+train said "sgd(lr=.01,train=[ps]*)" "pe scaled shift" # whatever is named
 says 'trains 3 of'
 train said "sgd(lr=.01,freeze=w*)" "gain old scaled turned zeros zeros.1"
 says 'not trained: "w", "wide"; excluded by train= or freeze= of --optimizer'

@@ -1,9 +1,10 @@
-# tests/cli/train_lib.sh - sourced by the tests of training, behind lib.sh: models, data, and what reads the losses.
+# tests/cli/train_lib.sh - sourced by the tests of training, after lib.sh: models, data, and functions that read the
+# losses.
 #
 #   losses FILE      one per line, of a program's --json lines
-#   near A B R       as many numbers, relatively no further apart
-#   begun FILE N     waits until what was started just now has written that many lines (the file is emptied before it is
-#                    started, so that nothing is read of what ran earlier)
+#   near A B R       as many numbers, with at most this relative distance
+#   begun FILE N     waits until the program started just now has written that many lines (the file is emptied before
+#                    the start, so that nothing of an earlier run is read)
 #   train_rows       writes x.npy, and labels of its 40 rows: y.npy, class.npy, ignored.npy
 #   train_tokens     writes 200 tokens of 24: t16.bin, t32.bin, tokens.npy, and the folder shards
 #   gpt_trainer ...  compiles a small gpt, with batches of 4

@@ -1,5 +1,5 @@
 #!/bin/bash
-# What a model of the model language does in training alone: dropout, batch norm by the batch, `training` itself.
+# Behaviour of a model that differs in training: dropout, batch norm by the batch, `training` itself.
 . "$(dirname "$0")/lib.sh"
 . "$source_dir/tests/cli/train_lib.sh"
 
@@ -10,7 +10,7 @@ np.save("ones.npy", np.ones((8, 64), "f4")), np.save("none.npy", np.zeros((8, 64
 np.save("image.npy", (3 + 2 * r.standard_normal((12, 3, 4, 4))).astype("f4"))
 np.save("zeros.npy", np.zeros((12, 3, 4, 4), "f4"))'
 
-# Masks are those of one rank however the batch and the row are cut, others in every step, and none where it is evaluated.
+# Masks are those of one rank however the batch and the row are cut, differ in every step, and are absent in evaluation.
 cat >dropped.apc <<'M'
 import nn
 dim batch
@@ -58,7 +58,8 @@ expect 0 "" "$apc" plan dropped.apc -q --dim batch=8 --emit=ir=- && check "nothi
 sed 's/0.25/1.0/' dropped.apc >all.apc
 expect 1 "which is not in [0, 1)" "$apc" plan all.apc --dim batch=8
 
-# Batch norm: by the batch in training, whose statistics are saved under the names of the buffers; by those elsewhere.
+# Batch norm: by the batch in training, whose statistics are saved under the names of the buffers; by the buffers
+# elsewhere.
 cat >normed.apc <<'M'
 import nn
 dim batch
@@ -112,7 +113,7 @@ expect 0 "" "$apc" verify $resnet -q --train cross_entropy --batch 4 --target cp
 expect 0 "" "$apc" verify $resnet -D frozen=1 -q --train cross_entropy --batch 4 --target cpux2 --dp 2 --micro-batches 2
 }
 
-# The name, and an entry of one's own for what is evaluated.
+# The name `training`, and a separate entry for evaluation.
 printf '%s\n' 'dim batch' 'entry main(x: f32[batch, 64]) {' '  weight w : f32[64] = ones' '  output y = x * w * (2 + training)' '}' \
   >own.apc
 printf '%s\n' 'entry eval(x: f32[batch, 64]) {' '  weight w : f32[64] = ones' '  output y = x * w * (5 + training)' '}' >more

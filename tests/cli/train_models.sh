@@ -4,7 +4,7 @@
 . "$source_dir/tests/cli/train_lib.sh"
 train_tokens
 models=0
-next() { in_quarter $((models++)); } # whether a model is in this quarter
+next() { in_quarter $((models++)); } # true if a model is in this quarter
 
 # Stages, ZeRO, schedules and recomputation together.
 for how in "--zero 1" "--zero 3 --schedule zbh1" "--zero 2 --schedule zbv --recompute full"; do
@@ -15,7 +15,7 @@ for how in "--zero 1" "--zero 3 --schedule zbh1" "--zero 2 --schedule zbv --reco
   check "it is not proved" grep -Eq "^proved .*the parallel program computes the model" out
 done
 
-# Attention with rotations, tied tables, convolutions and pools are trained through as well.
+# Attention with rotations, tied tables, convolutions and pools can be trained as well.
 resnet="$source_dir/examples/resnet.apc -D depth=18 -D width=4 -D classes=5 -D image=16"
 for model in "$gpt --dp 2" "$llama --tp 2" "$gpt --micro-batches 2" "$resnet -D frozen=1 --dp 2 --micro-batches 2" \
   "$gpt --pp 2 --micro-batches 4" "$resnet -D frozen=1 --pp 2" "$gpt --pp 2 --micro-batches 2 --schedule zbv" \
@@ -26,7 +26,7 @@ for model in "$gpt --dp 2" "$llama --tp 2" "$gpt --micro-batches 2" "$resnet -D 
   check "it is not proved" grep -Eq "^proved .*the parallel program computes the model" out
 done
 
-# A weight that several stages read: each accumulates its own gradient, and hands one sum on, behind all micro-batches.
+# A weight that several stages read: each accumulates its own gradient, and passes one sum on, after all micro-batches.
 printf '%s\n' 'param d = 12' 'dim batch' 'entry main(x: f32[batch, d]) {' '  weight w : f32[d, d] = normal(0.5)' \
   '  for i in 0..4 scope "layers.{i}" { x = relu(einsum("bm,mn->bn", x, w)) + x }' '  output y = x' '}' >same.apc
 for how in "--pp 4 --schedule zbh1" "--pp 2 --dp 2 --zero 2" "--pp 2 --tp 2 --schedule interleaved:2" "--pp 2 --schedule zbv"; do
@@ -37,9 +37,10 @@ for how in "--pp 4 --schedule zbh1" "--pp 2 --dp 2 --zero 2" "--pp 2 --tp 2 --sc
 done
 expect 0 "" "$apc" compile same.apc -q -D d=96 --train mse --batch 512 --target cpux4 --pp 4 --micro-batches 2 --emit=spmd=-
 grep ' = transfer .*: f32\[96, 96\]' out | sort -u >moved
-check "gradients of w are sent behind all micro-batches" eval '! grep -Eq " (bwd|wgt)" moved && test "$(grep -c " step" moved)" -eq 3'
+check "gradients of w are sent after all micro-batches" eval '! grep -Eq " (bwd|wgt)" moved && test "$(grep -c " step" moved)" -eq 3'
 check "each by way of the next stage" eval '! grep -q "stage=0.* stage [23] step" moved'
-# In bf16 products are, and nothing else: states keep f32, casts of weights stand in the IR, and a run is that of f32.
+# In bf16 only products are computed in 16 bits: states keep f32, casts of weights are in the IR, and a run is close to
+# that of f32.
 for model in "$gpt --dp 2" "$llama --tp 2" "$gpt --dp 2 --micro-batches 2"; do
   next || continue
   # shellcheck disable=SC2086

@@ -1,6 +1,6 @@
 #!/bin/bash
-# Weights of one element in an ONNX file: the bias of a layer with one result is trained, as NumPy trains it, and a scale
-# is not, unless it is named; what was trained is what the model computes with afterwards.
+# Weights of one element in an ONNX file: the bias of a layer with one result is trained, as NumPy trains it, and a
+# scale is not, unless it is named; the model computes with the trained values afterwards.
 . "$(dirname "$0")/lib.sh"
 cat >model.py <<'P'
 import sys
@@ -37,7 +37,7 @@ def steps(trained):
         for n in trained: p[n] = p[n] - 0.1 * np.reshape(g[n], p[n].shape)
     return {n: p[n] for n in trained}
 np.savez("default.npz", **steps(["w", "bias", "k", "added"]))
-np.savez("named.npz", w=weights["w"], **steps(["bias", "scale"]))  # others that are weights are kept
+np.savez("named.npz", w=weights["w"], **steps(["bias", "scale"]))  # other weights are kept
 P
 /usr/bin/python3 model.py
 
@@ -65,7 +65,7 @@ train() { # train NAME OPTIMIZER
 train default "sgd(lr=.1)"
 train named "sgd(lr=.1,train=[bs][ic]a*)"
 
-# A model with what was trained, by both ways; the first one computes something else.
+# A model with trained weights, by both ways; the untrained one computes something else.
 for name in default named; do
   expect 0 "" "$apc" convert m.onnx $name.onnx -q --weights $name.safetensors
   expect 0 "" "$apc" run $name.onnx -q --input x=@x.npy --outputs $name.out.npz

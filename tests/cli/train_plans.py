@@ -1,8 +1,8 @@
-"""tests/cli/train_plans.py APC APC-OPT [RANDOM [SEED]] - many plans of the same training are the same training.
+"""tests/cli/train_plans.py APC APC-OPT [RANDOM [SEED]] - many plans of the same training give the same training.
 
-Small models are trained under plans of 2, 3, 4 and 8 ranks, and under random ones: plans whose strategies are changed by
-chance (dropped, or given to other axes).  Each is proved, and its losses are those of one rank to 1e-5.  A random plan
-that the compiler refuses is drawn again.
+Small models are trained under plans of 2, 3, 4 and 8 ranks, and under random ones: plans with random changes of
+strategies (dropped, or given to other axes).  Each is proved, and its losses equal those of one rank to 1e-5.  A random
+plan that the compiler refuses is drawn again.
 """
 import json
 import os
@@ -127,7 +127,7 @@ class Test:
         return apart
 
 
-# The places of a strategy that may change: micro-batches stay where they are.
+# The parts of a strategy that may change: micro-batches stay.
 def changed(rng, line):
     m = re.fullmatch(r'(op "[^"]*") \{(.*)\}', line)
     if not m or rng.random() < 0.95:

@@ -6,7 +6,7 @@ train_rows
 train_tokens
 /usr/bin/python3 -c 'import numpy as np; np.save("eight.npy", np.load("x.npy")[:8])'
 
-# The weights are written under the names of the model, and taken back by it; an interrupted run writes them as well.
+# The weights are written under the names of the model, which reads them back; an interrupted run writes them as well.
 # shellcheck disable=SC2086
 "$apc" compile $mlp -q --train mse --optimizer 'sgd(lr=.05)' --batch 8 --target cpux2 -o trainer
 expect 0 "" ./trainer --steps 30 --data x=@x.npy --data labels=@y.npy --save trained.safetensors
@@ -20,7 +20,7 @@ kill -INT $trainer
 check "a run that SIGINT ends: 0" wait $trainer
 check "its weights" test -s stopped.safetensors
 
-# What asks a run to end comes to all its processes or to any one of them: it ends behind its step, with a checkpoint.
+# A signal to end may reach all processes of a run or any one of them: the run ends after its step, with a checkpoint.
 asked() { # asked SIGNAL WHO PROCESS...: signals are for those of WHO; the first process is the one that is waited for
   local signal=$1 who=$2
   shift 2
@@ -38,7 +38,7 @@ for how in "TERM all" "TERM all" "TERM last" "USR1 all" "USR1 first" "INT last";
   check "SIG$how: a checkpoint" test -s asked/checkpoint.safetensors
   check "SIG$how: it says so" grep -q "^note: asked to stop after step [0-9]* of 100000000" said
 done
-# The same of ranks that were started one by one.
+# The same for ranks that were started one by one.
 free_port() { /usr/bin/python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'; }
 for how in "TERM all" "USR1 last"; do
   rm -rf asked
@@ -56,7 +56,7 @@ for how in "TERM all" "USR1 last"; do
   check "SIG$how: 0 of rank 1" wait "${ranks[1]}"
   check "SIG$how: their checkpoint" test -s asked/checkpoint.safetensors
 done
-# Nobody reads the lines any more; and where they cannot be written, that is told as well.
+# The reader of the lines is gone; and lines that cannot be written are reported as well.
 rm -rf asked
 ./trainer --steps 100000000 --data x=@x.npy --data labels=@y.npy --checkpoint asked 2>said | head -1 >out
 check "a reader that is gone: 0" [ "${PIPESTATUS[0]}" -eq 0 ]
@@ -66,7 +66,7 @@ rm -rf asked
 check "a full disk: 1" [ $? -eq 1 ]
 check "and a checkpoint" test -s asked/checkpoint.safetensors
 
-# A step that is not finite ends the run, and the checkpoint before it stays; or it is taken back, as if it had not been.
+# A step that is not finite ends the run, and the checkpoint before it stays; or the step is undone.
 /usr/bin/python3 -c '
 import numpy as np
 x, y = np.load("x.npy"), np.load("y.npy")
@@ -93,7 +93,7 @@ done
 expect 6 "error: step 4: " ./wild --steps 9 --data x=@x.npy --data labels=@y.npy --skip-nonfinite 2
 check "two in a row" [ "$(grep -c 'is undone' err)" -eq 2 ]
 expect 2 "--skip-nonfinite often: expected a number" ./wild --steps 9 --data x=@x.npy --data labels=@y.npy --skip-nonfinite often
-# Where only gradients are not finite (the root of 0), the weight is named that they would have broken.
+# If only gradients are not finite (the root of 0), the weight that they would have broken is named.
 printf '%s\n' 'import nn' 'dim batch' 'entry main(x: f32[batch, 12]) {' '  y = linear(x, 3, std=0.3) as "up"' \
   '  z = linear(x, 2, std=0) as "rest"' '  output own = mean(y * y) + mean(sqrt(z * z))' '}' >root.apc
 "$apc" compile root.apc -q --train own --batch 8 --target cpux2 -o root
@@ -101,7 +101,7 @@ expect 6 "error: step 1: loss " ./root --steps 2 --data x=@x.npy
 expect_err "the first tensor that is not finite is the gradient of 'rest."
 
 cp trained.safetensors whole_mlp.safetensors
-# Going on from a checkpoint is as if there had been no end, whatever the number of ranks.
+# Resuming from a checkpoint is like an uninterrupted run, for any number of ranks.
 # shellcheck disable=SC2086
 for n in 1 2 3; do "$apc" compile $mlp -q --train mse --optimizer 'adamw(lr=.01)' --batch 8 --target cpux$n -o train$n; done
 data="--data x=@x.npy --data labels=@y.npy"
@@ -123,13 +123,13 @@ done
 expect 0 "step 9 " ./train2 --steps 9 $data --resume half --checkpoint half --every 2
 expect 0 "" ./train2 --steps 9 $data --resume half; no_out
 }
-# Ranks that are started elsewhere need no data: rank 0 reads it.  Checkpoints they find by rank 0's name of the folder.
+# Ranks that are started elsewhere need no data: rank 0 reads it.  They find checkpoints by rank 0's name of the folder.
 elsewhere() { # elsewhere OPTIONS...: two ranks, the second one in an empty folder
   local at
   at=127.0.0.1:$(free_port)
-  # gcc's leak checker stops by a signal in this rank: what happens to lie in front of the thread-local data of a loaded
-  # library (the kernels') it takes for a header of an older C library's, and reads at 0x153 (LSAN_OPTIONS=log_threads=1
-  # says "DTLS 8 at 0x000000000153-0x002400001255").  cli.train_files looks for leaks in what reads checkpoints.
+  # gcc's leak checker crashes in this rank: it takes the bytes before the thread-local data of a loaded library (the
+  # kernels') for the header of an older C library, and reads at 0x153 (LSAN_OPTIONS=log_threads=1 prints "DTLS 8 at
+  # 0x000000000153-0x002400001255").  cli.train_files looks for leaks in the code that reads checkpoints.
   (cd other && ASAN_OPTIONS=${ASAN_OPTIONS:+$ASAN_OPTIONS:}detect_leaks=0 exec ../train2 --rank 1 --world 2 --rendezvous "$at" "$@") >there 2>&1 &
   # shellcheck disable=SC2086
   expect 0 "" ./train2 --rank 0 --world 2 --rendezvous "$at" "$@"
@@ -144,7 +144,8 @@ elsewhere --steps 9 $data --resume apart --save rest.safetensors
 check "the same bytes" cmp -s whole.safetensors rest.safetensors
 check "nothing there" [ -z "$(ls other)" ]
 
-# A rank that is killed ends the run; what was written last is whole, and the run goes on from there to the same end.
+# A rank that is killed ends the run; the last written checkpoint is whole, and the run continues from it to the same
+# end.
 for after in 3; do
   rm -rf kept
   : >steps
@@ -164,11 +165,11 @@ print(json.loads(f.read(struct.unpack("<Q", f.read(8))[0]))["__metadata__"]["ste
   expect 0 "" ./train2 --steps $((made + 3)) $data --resume kept --save resumed.safetensors
   expect 0 "" ./train2 --steps $((made + 3)) $data --save straight.safetensors
   }
-  check "killed behind step $made" cmp -s resumed.safetensors straight.safetensors
+  check "killed after step $made" cmp -s resumed.safetensors straight.safetensors
 done
 
-# Trained weights go back into the ONNX model; frozen ones are in the file as well, and a checkpoint, which has none of
-# these, serves too.
+# Trained weights go back into the ONNX model; frozen ones are in the file as well, and a checkpoint, which lacks these,
+# serves too.
 tiny=$source_dir/examples/gpt-tiny.onnx
 "$apc" compile "$tiny" -q --train cross_entropy --optimizer 'adamw(freeze=*bias)' --batch 4 --dim seq=16 --target cpux2 -o tiny
 expect 0 "" ./tiny --steps 3 --data tokens=@t16.bin --save tiny.safetensors --checkpoint tiny_at
@@ -216,7 +217,7 @@ check "nothing was written" test ! -e x.onnx
 expect 2 "--dim has no effect here" "$apc" convert "$tiny" x.onnx --weights first.safetensors --dim batch=2
 expect 2 "convert takes FILE.safetensors" "$apc" convert "$tiny" x.onnx --weights embed
 expect 2 "--weights needs a model" "$apc" convert first.safetensors x.npz --weights first.safetensors
-# A model of the model language takes them on the way to ONNX.
+# A model of the model language takes them when it is converted to ONNX.
 # shellcheck disable=SC2086
 expect 0 "" "$apc" convert $mlp mlp.onnx -q --weights whole_mlp.safetensors
 # shellcheck disable=SC2086

@@ -1,7 +1,7 @@
 #!/bin/bash
-# One model in four files: with every weight by itself, and as exporters write it, equal tensors once, a tied table
+# One model in four files: with every weight separate, and as exporters write it: equal tensors once, a tied table
 # twice, a token for every row of the batch, a bias of zeros left out.  All make the same steps; --tie, --untie, --pad,
-# --trainable and --freeze change what is trained; what was trained is what the file computes with afterwards.
+# --trainable and --freeze change what is trained; the file computes with the trained weights afterwards.
 . "$(dirname "$0")/lib.sh"
 . "$source_dir/tests/cli/train_lib.sh"
 cat >model.py <<'P'
@@ -28,7 +28,7 @@ def nodes(token="token", a=("a.bias", "a.gain"), b=("b.bias", "b.gain"), bias=["
         node("Gemm", ["k2", "c.w"] + bias, ["l2"], "c.Gemm"), node("Reshape", ["l2", "back"], ["l"]),
         *([] if head else [node("Transpose", ["table"], ["head"], perm=[1, 0])]), node("MatMul", ["l", head or "head"], ["y"], "/head/MatMul")]
 
-def add_note(message, number, key, text): # a map entry in a field that is younger than the library
+def add_note(message, number, key, text): # a map entry in a field that is newer than the library
     size = lambda n: bytes([n]) if n < 128 else bytes([n & 127 | 128, n >> 7])
     entry = b"".join(bytes([tag]) + size(len(t)) + t for tag, t in ((10, key.encode()), (18, text.encode())))
     message.MergeFromString(bytes([number << 3 | 2]) + size(len(entry)) + entry)
@@ -57,10 +57,10 @@ some = lambda *names: {n: own[n] for n in names}
 save("own", nodes(), own)
 matrices = some("table", "a.w", "b.w", "c.w", "places")
 turned = np.ascontiguousarray(own["table"].T)
-# The older exporter: an Identity for each that is equal, and a table that it turned.
+# The older exporter: an Identity for each equal tensor, and a transposed table.
 same = [node("Identity", ["a.bias"], ["b.bias"]), node("Identity", ["a.bias"], ["c.bias"]), node("Identity", ["a.gain"], ["b.gain"])]
 save("traced", same + nodes(head="onnx::MatMul_7"), {**matrices, **some("token", "a.bias", "a.gain"), "onnx::MatMul_7": turned}, "pytorch")
-# The newer one: nodes quote what they read.
+# The newer one: nodes quote the values that they read.
 call = "%linear : [num_users=1] = call_function[target=torch.ops.aten.linear.default](args = ({}), kwargs = {{}})"
 quotes = {"c.Gemm": call.format("%p_c_bias, %x, %p_c_w")}
 for m in "ab":
@@ -70,9 +70,9 @@ kinds = {n: "PARAMETER" for n in ("table", "a.w", "b.w", "c.w", "a.bias", "a.gai
 folded = {"expanded": "['inner.token', 'val_1']", "val_9": "['table']", "places": "['arange', 'inner.places', 'add']"}
 save("noted", nodes("expanded", b=("a.bias", "a.gain"), bias=[], head="val_9"),
      {**matrices, **some("a.bias", "a.gain"), "expanded": np.tile(own["token"], (2, 1, 1)), "val_9": turned}, "pytorch", kinds, folded, quotes)
-# Another one: nothing is said, equal tensors are read by several nodes.
+# Another one: without information, several nodes read equal tensors.
 save("plain", nodes(b=("a.bias", "a.gain"), bias=["a.bias"]), {**matrices, **some("token", "a.bias", "a.gain")})
-# Square tables, each the other transposed, and rows are taken of both; a product with a matrix and its transposed.
+# Square tables, each the other transposed, and rows of both are taken; a product with a matrix and its transpose.
 square = {"table": draw(D, D), "w": draw(D, D)}
 square |= {"turned": np.ascontiguousarray(square["table"].T), "v": np.ascontiguousarray(square["w"].T)}
 
@@ -123,8 +123,8 @@ def save_calls(name, noted):
     model.ir_version = 8
     onnx.save(model, name + ".onnx")
 
-# Statistics that nodes hand on to their norm: of tensors that are its gain and bias as well, equal ones and others, and
-# in another type.  A convolution that the older exporter made.
+# Statistics that reach their norm through nodes: of tensors that are its gain and bias as well, equal ones and others,
+# and in another type.  A convolution that the older exporter wrote.
 def save_handed(name, nodes, weights, producer=""):
     info = helper.make_tensor_value_info
     graph = helper.make_graph(nodes, name, [info("x", TensorProto.FLOAT, [4, D])], [info("y", TensorProto.FLOAT, None)],
@@ -154,7 +154,7 @@ P
 /usr/bin/python3 model.py
 
 data="--shuffle none --data ids=@ids.npy --data labels=@labels.npy"
-train() { # train NAME OPTIONS...: NAME.onnx; leaves NAME.txt, NAME.safetensors and what apc says in said
+train() { # train NAME OPTIONS...: NAME.onnx; leaves NAME.txt, NAME.safetensors and apc's messages in said
   local name=$1
   shift
   expect 0 "" "$apc" "$name.onnx" --train cross_entropy --optimizer "adamw(lr=.02)" --target cpux2 -o "$name" "$@"
@@ -197,7 +197,7 @@ train plain
 says 'trains 11 of 11 weights, 246 of 246'
 check "the same steps" near plain.txt own.txt 2e-6
 
-# What was trained is what each file computes with, by its own names.
+# Each file computes with the trained weights, by its own names.
 expect 0 "" "$apc" run own.onnx -q --weights own.safetensors --input ids=random --outputs own.npz
 for name in traced noted plain; do
   expect 0 "" "$apc" run $name.onnx -q --weights $name.safetensors --input ids=random --expect own.npz --rtol 1e-4
@@ -206,7 +206,7 @@ for name in traced noted plain; do
 done
 check "the names of its modules" weights noted '{"b.bias", "b.gain", "c.bias"} < set(w)'
 
-# Square tables, tied in a ring; a product with a matrix and its transposed, which somebody ties.
+# Square tables, tied in a ring; a product with a matrix and its transpose, tied by an option.
 all=$data
 data="--shuffle none --data ids=@squares.npy --data labels=@squares.npy"
 train square_own
@@ -231,20 +231,20 @@ train calls_own
 says 'trains 8 of 8 weights, 78 of 78'
 train calls
 says 'trains 8 of 8 weights, 78 of 78'
-check "apc says that nothing was left out: $(cat said)" sh -c '! grep -q "left out parameters\|is \"q\" again" said'
+check "apc reports no part as left out: $(cat said)" sh -c '! grep -q "left out parameters\|is \"q\" again" said'
 check "the same steps" near calls.txt calls_own.txt 2e-6
 # shellcheck disable=SC2086
 expect 0 "" ./calls --steps 6 $data --checkpoint made
 expect 0 "" "$apc" run calls_own.onnx -q --weights calls_own.safetensors --input x=random --outputs calls.npz
 expect 0 "" "$apc" run calls.onnx -q --weights calls.safetensors --input x=random --expect calls.npz --rtol 1e-4
 expect 0 "" "$apc" run calls.onnx -q --weights made/checkpoint.safetensors --input x=random --expect calls.npz --rtol 1e-4
-check "apc says nothing of the optimizer's states: $(cat err)" sh -c '! grep -q "of this name" err'
+check "apc does not mention the optimizer's states: $(cat err)" sh -c '! grep -q "of this name" err'
 for file in calls.safetensors made/checkpoint.safetensors; do
   expect 0 "" "$apc" convert calls.onnx new.onnx -q --weights "$file"
   expect 0 "" "$apc" run new.onnx -q --input x=random --expect calls.npz --rtol 1e-4
 done
 
-# Statistics that are handed on are no weights, and keep their numbers where a checkpoint is read.
+# Statistics that pass through nodes are no weights, and keep their numbers when a checkpoint is read.
 for name in handed_same handed_other handed_cast; do
   expect 0 "" "$apc" $name.onnx --train mse --target cpu -o handed
   mv err said
@@ -260,7 +260,7 @@ mv err said
 says 'with training=torch.onnx.TrainingMode.PRESERVE and do_constant_folding=False to train its own parameters'
 data=$all
 
-# A part is spread only where the file is known to repeat it.
+# A part is repeated only if the file is known to repeat it.
 /usr/bin/python3 - <<'P'
 import json, struct
 raw = open("noted.safetensors", "rb").read()
@@ -277,7 +277,7 @@ open("row.safetensors", "wb").write(struct.pack("<Q", len(text)) + text + data)
 P
 expect 1 "tensor 'a.w' does not have the type and shape of the initializer" "$apc" convert noted.onnx new.onnx -q --weights row.safetensors
 
-# What somebody says comes first.
+# Options of the user have priority.
 train traced --tie a.bias=b.bias --tie a.gain=b.gain
 says 'trains 9 of 9 weights, 234 of 234'
 check "tied: one weight" weights traced 'np.array_equal(w["a.bias"], w["b.bias"]) and not np.array_equal(w["a.bias"], w["c.bias"])'
@@ -300,7 +300,7 @@ check "a tied table gets the head's" weights own 'abs(w["table"][3] - first["tab
 train noted --trainable val_9 --freeze places
 says 'trains 10 of 11 weights, 216 of 246'
 
-# Names that no weight has, and what does not fit.
+# Names that no weight has, and shapes that do not fit.
 refuse() { expect 2 "$1" "$apc" own.onnx -q --train cross_entropy "${@:2}"; }
 refuse "--freeze a.giin: the model has no such weight" --freeze a.giin
 expect_err "the nearest name is 'a."

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Ranks that are not alike: uneven shards and stages are found, shown, saved, read, run on CPU ranks, verified and proved;
+# Ranks that differ: uneven shards and stages are found, shown, saved, read, run on CPU ranks, verified and proved;
 # errors.
 . "$(dirname "$0")/lib.sh"
 gpt=$source_dir/examples/gpt.apc
@@ -41,9 +41,9 @@ expect 0 "" "$apc" compile "${model[@]}" --target cpus.topo -q --tp 3 --save-pla
 check "no shares for CPU ranks" grep -qE '^mesh \[tp=3 shares ' cpus.plan
 expect 0 "wrote parts.npz" ./model --input tokens=random --outputs parts.npz
 expect 0 "" "$apc" run "${model[@]}" --target cpu -q --input tokens=random --expect parts.npz
-expect 0 "" "$apc" plan "${model[@]}" --target cpux3 -q --plan cpus.plan # ranks that are alike may have shares too
+expect 0 "" "$apc" plan "${model[@]}" --target cpux3 -q --plan cpus.plan # equal ranks may have shares too
 
-# Uneven stages: the fast rank has more of the model; only what it holds makes it fit; training.
+# Uneven stages: the fast rank has more of the model; only its larger memory makes it fit; training.
 deep=("$gpt" -D layers=6 -D d=256 -D heads=4 -D vocab=64 -D ctx=64 --dim seq=64)
 expect 0 "" "$apc" plan "${deep[@]}" --dim batch=8 --target mixed.topo -q --pp 3 --micro-batches 8 --json
 expect_json 'd["ranks"][0]["operations"] > 1.5 * d["ranks"][1]["operations"] and d["ranks"][0]["place"] == 0 and len(d["ranks"]) == 3'
@@ -63,11 +63,11 @@ check "no line for each kind" grep -qE '^  2-5 +slow ' out
 expect 0 "machine b times 2;" "$apc" targets show both.topo
 cp out shown.topo
 expect 0 "" "$apc" targets show shown.topo
-check "what is shown is read differently" cmp <(tail -n +2 out) <(tail -n +2 shown.topo)
+check "the shown target reads back differently" cmp <(tail -n +2 out) <(tail -n +2 shown.topo)
 expect 0 "" "$apc" targets show both.topo --json
 expect_json '[(k["part"], k["ranks"]) for k in d["target"]["kinds"]] == [("fast", 2), ("slow", 4)]'
 
-# What cannot be.
+# Refused requests.
 expect 3 "the peak of its 2 fast + 4 slow for bf16 is not known" "$apc" plan "${model[@]}" --target both.topo -q --dtype bf16
 expect 1 "both.topox4: the target has 6 devices of different machines" "$apc" plan "${model[@]}" --target both.topox4 -q
 expect 2 "the devices of both.topo differ" "$apc" size "${model[@]}" --target both.topo -q

@@ -1,6 +1,6 @@
 #!/bin/bash
-# What does not fit: by how much, what is large, how many devices would do; and the part of a device's memory that is not a
-# program's.
+# Models that do not fit: by how much, which values are large, how many devices are enough; and the part of a device's
+# memory that programs cannot use.
 . "$(dirname "$0")/lib.sh"
 mlp=$source_dir/examples/mlp.apc
 sizes="-D d=1024 -D hidden=2048 -q" # 16,789,504 bytes of weights a layer
@@ -17,7 +17,7 @@ plan() { # CODE TEXT OPTION...
   expect "$code" "$text" "$apc" plan "$mlp" $sizes "$@"
 }
 
-# The deficit, in all and a rank, is what is missing; the largest tensors in their order; as JSON, too.
+# The deficit, total and per rank, is the missing memory; the largest tensors in their order; in JSON, too.
 plan 3 "error[APC0405]: no feasible plan for box.topo: 57.2 MiB are allowed on a rank (95.4 MiB less 38.1 MiB reserved)" -D layers=8 --target box.topo
 no_out
 expect_err "weights and state are 128.1 MiB; even split over 2 ranks they are 13.7 MiB too much in all, 6.8 MiB per rank"
@@ -29,7 +29,7 @@ expect_json 'd["diagnostics"][0]["message"].endswith("6.8 MiB a rank") and "are 
 plan 3 "weights and state are 64.0 MiB: 6.8 MiB too much" -D layers=4 --target box.topox1
 expect_err "are 2: --target box.topox2"
 
-# Weights fit, what is computed does not: the parts of that rank, and by how much.
+# Weights fit, computed values do not: the parts of that rank, and by how much.
 plan 3 "on a rank, " -D layers=1 --target box.topox1 --memory 20MB --dim-hint batch=2000 --micro-batches 1
 expect_err "too much; 19.1 MiB are allowed on a rank"
 check "no reserve where --memory counts" bash -c '! grep -q reserved err'
@@ -44,7 +44,7 @@ needs, parts = one("needs"), sum(one(p) for p in ("on that rank: weights", "stat
 assert abs(needs - parts) < 0.01 * needs and abs(needs - 20e6 - one("on a rank,")) < 0.01 * needs, text
 END
 
-# The number of devices is true: there is a plan on so many, and none on the next smaller number.
+# The number of devices is right: there is a plan on so many, and none on the next smaller number.
 for layers in 8 12 30; do
   plan 3 "" -D layers=$layers --target box.topox1
   fewest=$(sed -n 's/.*the fewest devices on which a plan was found are \([0-9]*\): --target \(.*\)/\1/p' err)
@@ -61,11 +61,11 @@ plan 3 "" -D layers=7 --target box.topox1 --dtype f32
 plan 0 "" -D layers=6 --target box.topox1 --dtype bf16
 plan 3 "the fewest devices on which a plan was found are 2" -D layers=8 --target box.topox1 --dtype bf16
 
-# Of a long function stages are cut everywhere, not in its beginning alone: 16 with 10 layers of 32 MiB each.
+# Stages of a long function are cut everywhere, not only near its beginning: 16 with 10 layers of 32 MiB each.
 expect 0 "" "$apc" plan "$source_dir/examples/mlp.apc" -D layers=160 --target cpux16 --pp 16 --micro-batches 1 --json -q
 expect_json 'd["bytes_per_device"] < 400e6'
 
-# The reserve: between 60 and 100 MB it decides; --memory says otherwise; it is shown.
+# The reserve: it decides between 60 and 100 MB; --memory overrides it; it is shown.
 plan 3 "(95.4 MiB less 38.1 MiB reserved)" -D layers=5 --target box.topox1
 plan 0 "" -D layers=5 --target box.topox1 --memory 100MB
 plan 0 "" -D layers=5 --target whole.topox1
@@ -78,7 +78,7 @@ plan 0 "" -D layers=3 --target whole.topox1
 check "no limit but the memory" bash -c '! grep -q "^  limit" out'
 plan 0 "" -D layers=3 --target box.topox1 --json
 expect_json 'd["limit_bytes"] == 60e6 and d["bytes_per_device"] <= 60e6 and d["time_one_device_us"] is not None'
-plan 0 "" -D layers=5 --target box.topo --json # one device has memory enough, but not for programs
+plan 0 "" -D layers=5 --target box.topo --json # one device has enough memory, but not for programs
 expect_json 'd["time_one_device_us"] is None'
 expect 0 "100 MB at 1.0 TB/s, 40 MB reserved" "$apc" targets check box.topo
 expect 0 "reserve 40 MB;" "$apc" targets show box.topo

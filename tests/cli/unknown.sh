@@ -1,5 +1,5 @@
 #!/bin/bash
-# A model with operators that apc does not know can be planned and looked at, not compiled or run.
+# A model with operators that apc does not know can be planned and inspected, but not compiled or run.
 . "$(dirname "$0")/lib.sh"
 gpt=$source_dir/examples/gpt-tiny.onnx
 # the same file with two operators renamed, of the same length
@@ -31,7 +31,7 @@ expect 1 "error[APC0304]" "$apc" plan unknown.onnx -q --emit=c=-; no_out
 expect 1 "error[APC0304]" "$apc" plan unknown.onnx -q --emit=schedule=-; no_out
 expect 0 "warning[APC0304]" "$apc" inspect unknown.onnx; expect_out "unsupported"
 
-# inspect --unsupported answers what compile would, and exits like it
+# inspect --unsupported reports the errors of compile, and has its exit code
 errors() { grep "^error" err | sort; }
 like_compile() { # like_compile CODE LINE MODEL...: a line of the answer
   local code=$1 line=$2
@@ -56,7 +56,7 @@ save('shape.onnx', [h.make_node('Reshape', ['x', 's'], ['y'], name='r')], [x, s]
 save('dead.onnx', [h.make_node('Nothing', ['x'], ['z']), h.make_node('Neg', ['x'], ['y'])], [x])
 PY
 like_compile 1 'APC0114' shape.onnx
-like_compile 0 "" dead.onnx # nothing needs what the unknown operator gives
+like_compile 0 "" dead.onnx # the result of the unknown operator is unused
 printf 'entry main(x: f32[4]) {\n  output y = frobnicate(x)\n}\n' >function.apc
 like_compile 1 "APC0202" function.apc
 printf 'apc.ir 1\nfunc @main level 1 {\n  %%x = input {name="x"} : f32[4]\n  %%y = neg %%x : f32[5]\n  output "y" %%y\n}\n' >types.ir
@@ -65,6 +65,6 @@ like_compile 1 "APC0602" "$source_dir/examples/mlp.apc" -D d=8 --dim nothing=3
 { printf 'apc.ir 1\n'; for i in $(seq 300); do printf 'symbol s%d\n' $i; done; printf 'func @main level 1 {\n'
   for i in $(seq 300); do printf '  %%x%d = input {name="x%d"} : f32[s%d]\n  %%y%d = neg %%x%d : f32[s%d]\n' $i $i $i $i $i $i; done
   for i in $(seq 300); do printf '  output "y%d" %%y%d\n' $i $i; done; printf '}\n'; } >symbols.ir
-like_compile 1 "symbolic dimensions" symbols.ir # found out when the program is made
+like_compile 1 "symbolic dimensions" symbols.ir # found when the program is made
 expect 0 "" "$apc" plan unknown.ir -q --save-plan u.plan; expect 2 "option '--unsupported' needs a model" "$apc" inspect u.plan --unsupported
 summary 114

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Usage: help, versions, typos, values of the wrong form, what is refused because it is not built.
+# Usage: help, versions, typos, malformed values, refusals of features that are not built.
 . "$(dirname "$0")/lib.sh"
 mlp=$source_dir/examples/mlp.apc
 
@@ -134,7 +134,7 @@ apart "--emit=ir would write 'new', which is written by --emit=plan" m.ir --emit
 apart "--emit=ir:inline would write './new', which is written by --emit=plan" m.ir --emit=plan=folder/../new,ir:inline=./new
 apart "--save-plan would write 'new', which is written by -o" m.ir -o new --save-plan new
 check "something is written" test ! -e new
-# but words are no files, what several options leave alone is not theirs, and devices are nobody's
+# but words are no files, outputs that several options do not write do not conflict, and devices are shared
 cp m.ir cpu.ir; expect 0 "" "$apc" cpu.ir -q --target cpu; expect 0 "" "$apc" cpu.ir -q --target cpu
 expect 0 "" "$apc" plan m.ir -q --plan m.plan --save-plan m.plan --save-plan new --emit=plan=/dev/null,ir=/dev/null
 expect 2 "no diagnostic" "$apc" explain APC9999
@@ -152,7 +152,7 @@ expect 3 "cp 2 would only replicate work: no dimension of the model is of kind s
 printf 'apc.ir 1\nsymbol b\nfunc @main level 1 {\n  %%x = input {name="x"} : f32[b, 8]\n  %%y = mul %%x, %%x : f32[b, 8]\n  output "y" %%y\n}\n' >square.ir
 expect 3 "cannot be cut into 2 stages: it has too few places" "$apc" plan square.ir --target cpux2 --pp 2
 expect 3 "dp 3 x tp 2 would need 6 ranks, but cpux4 has 4" "$apc" plan "$mlp" -D d=8 -D hidden=8 --target cpux4 --tp 2 --dp 3
-# a plan that was given and leaves all ranks do the same does not mean that more of them do not help
+# a given plan in which all ranks do the same work does not mean that more ranks do not help
 "$apc" plan "$source_dir/examples/gpt-tiny.onnx" -q --target cpux4 --save-plan - 2>err | grep -v '^op ' >same.plan
 expect 0 "this plan is no faster, but others are" "$apc" plan "$source_dir/examples/gpt-tiny.onnx" -q --target cpux4 --plan same.plan; expect_out "instead  dp 4"
 expect 0 "more devices do not help here" "$apc" plan "$mlp" -q -D d=8 -D hidden=8 -D layers=1 --target cpux2 --tp 2
@@ -184,14 +184,14 @@ later APC0641 --world 2,4
 later APC0642 --op 'a.B: i -> i'
 later APC0642 --op-library b.so
 later APC0644 --weights-dtype int8
-# Kernels that are not built count for plans alone, which say so.
+# Kernels that are not built count for plans only, which say so.
 attention="$source_dir/examples/llama.apc -D layers=1 --dtype bf16 --target dgx-h100x1 --dim seq=2048"
 # shellcheck disable=SC2086
 expect 0 "" "$apc" plan $attention -q --json; cp out built.json
 # shellcheck disable=SC2086
 expect 0 "" "$apc" plan $attention -q --json --assume-kernels
 expect_json "d['assumed_kernels'] and d['time_us'] < json.load(open('built.json'))['time_us'] and 'assumed_kernels' not in json.load(open('built.json'))"
-# Of training: gradients that compute elementwise chains again read and store less; a host that issues kernels slowly.
+# In training: gradients that recompute elementwise chains read and store less; a host that issues kernels slowly.
 training="$source_dir/examples/gpt.apc -D layers=1 --dim seq=256 --batch 8 --train cross_entropy --dtype bf16"
 # shellcheck disable=SC2086
 expect 0 "" "$apc" plan $training --target dgx-a100x1 -q --json; cp out built.json
@@ -207,21 +207,21 @@ expect 0 "; assuming kernels that are known but not built" "$apc" plan $attentio
 expect 2 "takes no option '--assume-kernels'" "$apc" compile "$mlp" $small --assume-kernels; no_out
 expect 5 "error[APC0635]" "$apc" import-hf folder -o m.apc; no_out
 expect 5 "error[APC0649]" "$apc" convert "$mlp" m.html; no_out
-# every one of them has a text of its own, and help says so
+# each of them has its own text, and help says so
 for code in $(sed -n 's/^DIAG(later_[a-z_]*, "\(APC[0-9]*\)".*/\1/p' "$source_dir/base/diag.def"); do expect 0 "not built yet" "$apc" explain "$code"; done
-# help: what most lines need first, what is not built last
+# help: common options first, unbuilt ones last
 for command in compile plan run verify bench; do
   "$apc" $command --help >out
   last="$command --help"
   check "the common options are not first" test "$(grep -n '^Common' out | cut -d: -f1)" -eq 4
   check "--target is not the first option" bash -c 'sed -n 5p out | grep -q -- --target'
-  check "what is not built is not last" bash -c "! sed -n '/^Not built yet/,\$p' out | tail -n +2 | grep '^[A-Z]' && sed -n '/^Not built yet/,\$p' out | grep -q -- --const && ! sed '/^Not built yet/,\$d' out | grep -q -- --const"
+  check "options that are not built are not last" bash -c "! sed -n '/^Not built yet/,\$p' out | tail -n +2 | grep '^[A-Z]' && sed -n '/^Not built yet/,\$p' out | grep -q -- --const && ! sed '/^Not built yet/,\$d' out | grep -q -- --const"
 done
 "$apc" --help >out; last="apc --help"; check "commands that are not built are not last" grep -A 1 'not built yet: import-hf$' out
 
-# what is promised is in the tables: built, or refused by name
+# the promised options are in the tables: built, or refused by name
 "$apc" "$mlp" $small -q -o program; ./program --help >help.program; "${apc%/*}/apc-opt" --help >help.apc-opt
-known() { # known WHERE FLAG: is the option shown, or in apc's case the word
+known() { # known WHERE FLAG: true if the option is shown, or for apc the word
   [ -e "help.$1" ] || "$apc" help "$1" >"help.$1" 2>err
   grep -qE -- "^ +(-[a-z], )?$2([ =[]|\$)|^ +$2, " "help.$1"
 }
@@ -237,13 +237,13 @@ expect 0 "mlp for cpu, by apc 0." ./program --version; no_err
 expect 0 "1 run: median" ./program --thread-count 1 --bench=1
 expect 2 "--thread-count 0: expected a positive number of threads" ./program --thread-count 0 --bench=1
 
-# a value that is an option was left out
+# an option where a value is expected
 expect 2 "'--json' is an option" "$apc" plan "$mlp" --target --json
 expect 2 "option '--dim' needs a value: NAME=N; '--tp' is an option" "$apc" plan "$mlp" --dim --tp 2
-# their neutral values are not refused
+# neutral values of these options are accepted
 expect 0 "" "$apc" plan "$mlp" $small -q --zero 0 --recompute none --dtype f32 --objective latency --tp auto --micro-batches auto
 
-# what was meant: a device for a machine, files of the other kind
+# the intended value: a device instead of a machine, files of the other kind
 machine() { expect 1 "error[APC0502]: there is no target '$1'" "$apc" plan "$mlp" --target "$1"; expect_err "$2"; no_out; }
 machine h100 "machines with it: dgx-h100, nebius-h100, aws-p5.48xlarge"; expect_err "dgx-h100xN takes N of its devices"
 machine H100x8 "dgx-h100"; machine 8xh100 "dgx-h100"; machine h100:4 "dgx-h100"; machine A100-80GB "dgx-a100-80gb"; machine 4090 "rtx4090-x4"; machine V100 "aws-p3.16xlarge"
@@ -256,7 +256,7 @@ for command in run verify bench; do
 done
 expect 2 "not 'y.npy'" "$apc" run "$mlp" $small --outputs y.npy; expect_err "--output NAME=@y.npy"
 
-# what a newcomer types
+# common input of newcomers
 expect 2 "usage: apc MODEL" "$apc" --target cpu
 expect 2 "usage: apc doctor [options]" "$apc" doctor extra
 expect 2 "alone lists them" "$apc" targets list

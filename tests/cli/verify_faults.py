@@ -1,9 +1,9 @@
 """tests/cli/verify_faults.py BUILD - `apc verify` finds faults of the compiler and the runtime.
 
-Each fault is a change of one place of a source.  The changed file is compiled and linked into apc or the runtime as the
-build does it, by what CMake writes for its generator, and `apc verify` of a small model must not say that all is well:
-exit 4 with what differs, or a program that the checkers refuse.  Without a fault it must say ok.  Gradients and updates
-are asked with more ranks than run here, so that nothing but the step itself is looked at.
+Each fault changes one place of a source.  The changed file is compiled and linked into apc or the runtime as the build
+does, by the commands that CMake writes for its generator, and `apc verify` of a small model must not report ok: exit 4
+with the differences, or a program that the checkers refuse.  Without a fault it must report ok.  Gradients and updates
+are verified for more ranks than run here, so that only the step itself is checked.
 """
 import json
 import os
@@ -89,7 +89,7 @@ FAULTS = [
     ("gradient: relu where it is not", "apc", "ir/ops/gradient_pointwise.c",
      "build_binary(g->b, OP_gt, x, gradient_number(g, x, 0))", "build_binary(g->b, OP_lt, x, gradient_number(g, x, 0))",
      STEP["adamw"]),
-    ("gradient: of what is divided by", "apc", "ir/ops/gradient_pointwise.c",
+    ("gradient: of the divisor", "apc", "ir/ops/gradient_pointwise.c",
      "dx[1] = w[1] ? unary(g, OP_neg, gradient_mul(g, dx[0], g->op->out)) : 0;",
      "dx[1] = w[1] ? gradient_mul(g, dx[0], g->op->out) : 0;", STEP["adamw"]),
     ("gradient: of the loss is 2", "apc", "passes/train/backward.c", "build_splat(b, type_of(b->f, loss), 1)",
@@ -127,7 +127,7 @@ FAULTS = [
      "mixed(u, u->o->beta1, m, g));\n  step", STEP["lion"]),
     ("update: warm one step late", "apc", "passes/train/update.c", "times(u, u->t, 1 / o->warmup)",
      "times(u, u->t, 1 / (o->warmup + 1))", STEP["slow"]),
-    ("mask: a query sees the key behind it", "kernels", None,
+    ("mask: a query sees the key after it", "kernels", None,
      "position[r] = a->causal ? a->query_position[r % a->s] : INT64_MAX;",
      "position[r] = a->causal ? a->query_position[r % a->s] + 1 : INT64_MAX;", LOOKS),
     ("border: of a row's blocks the second is the first", "apc", "codegen/cpu/print_c.c", '"block / 1024"',
@@ -152,23 +152,23 @@ FAULTS = [
      CONVS),
     ("border: the second neighbours of a pool's gradient", "kernels", None,
      "first = item_ % chunks_ * POOL_LANES;", "first = item_ % chunks_ * (POOL_LANES + 1);", CONVS),
-    ("border: rows of a group behind its first block", "kernels", None,
+    ("border: rows of a group after its first block", "kernels", None,
      "blocks[n++] = (GroupedBlock){i, first,", "blocks[n++] = (GroupedBlock){i, i ? end[i - 1] : 0,", GROUPS),
-    ("border: terms of a grouped product behind the first panel", "kernels", None,
+    ("border: terms of a grouped product after the first panel", "kernels", None,
      "const stored *from = w + p * g->n + column;", "const stored *from = w + column;", GROUPS),
-    ("border: columns of a grouped product behind the first panel", "kernels", None,
+    ("border: columns of a grouped product after the first panel", "kernels", None,
      "int64_t column = i / n * wide,", "int64_t column = i / n * (wide + 1),", GROUPS),
-    ("border: columns of a scatter behind the first block", "kernels", None,
+    ("border: columns of a scatter after the first block", "kernels", None,
      "c0 = at_ % blocks_ * COLUMNS, cs", "c0 = at_ % blocks_ * (COLUMNS + 1), cs", GROUPS),
     ("second piece: it is written where the first was", "runtime", "runtime/comm/transport_local.c",
      "strided_scatter(&transfer->block, transfer->first + transfer->moved,",
      "strided_scatter(&transfer->block, transfer->first + (transfer->moved < PIECE ? transfer->moved : 0),", RUN),
-    ("second piece: what a rank adds that is not contiguous", "runtime", "runtime/comm/items.c",
+    ("second piece: a rank's summand that is not contiguous", "runtime", "runtime/comm/items.c",
      "strided_gather(own, &op->own, op->own_begin + op->reduced, n);", "strided_gather(own, &op->own, op->own_begin, n);",
      RUN),
     ("border: a pool's gradient goes to the last of equal ones", "kernels", None,
      "at[i] < 0 || v > largest[i] ||", "at[i] < 0 || v >= largest[i] ||", CONVS),
-    ("second piece: reductions behind the first block", "runtime", "runtime/comm/reduce.c", "E *result = (E *)to + at;",
+    ("second piece: reductions after the first block", "runtime", "runtime/comm/reduce.c", "E *result = (E *)to + at;",
      "E *result = (E *)to + at / 2 * 2 % (4 * BLOCK);", RUN),
     ("lifetime: buffers that meet at one operation share memory", "apc", "program/memory.c",
      "return a->first <= b->last && b->first <= a->last;", "return a->first < b->last && b->first < a->last;", ONE_GPT),
@@ -185,7 +185,7 @@ def compile_command(source):
 
 
 def link_command(target):
-    """A file of Make's generator; Ninja is asked."""
+    """A file of Make's generator; for Ninja, its own query."""
     written = BUILD / f"CMakeFiles/{target}.dir/link.txt"
     if written.exists():
         return written.read_text()
@@ -194,7 +194,7 @@ def link_command(target):
 
 
 def plant(folder, where, source, old, new):
-    """Links what has the fault into the folder: apc beside its runtime."""
+    """Links the fault into the folder: apc and its runtime."""
     target = "apcrt-stub" if where == "runtime" else "apc"
     path = BUILD / "generated/kernel_prelude.c" if where == "kernels" else ROOT / source
     text = path.read_text()
@@ -210,7 +210,7 @@ def plant(folder, where, source, old, new):
 
 
 def verify(folder, what):
-    own_kernels = {**os.environ, "APC_CONV": "kernel"}  # where oneDNN is, too
+    own_kernels = {**os.environ, "APC_CONV": "kernel"}  # instead of oneDNN
     done = subprocess.run([folder / "apc", "verify", "-q", *what.split()], cwd=folder, env=own_kernels,
                           capture_output=True, text=True, timeout=300)
     said = [x for x in done.stdout.splitlines() if re.match("DIFFERS|refuted|unknown", x)]

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# tests/cli/zero.sh APC - --zero: what of the training state is cut over data parallel ranks.
+# tests/cli/zero.sh APC - --zero: the parts of the training state that data parallel ranks shard.
 . "$(dirname "$0")/lib.sh"
 /usr/bin/python3 -c '
 import numpy as np
@@ -20,7 +20,7 @@ import sys
 a, b = ([float(x) for x in open(f)] for f in sys.argv[1:])
 assert len(a) == len(b) == 12 and all(abs(x - y) < 1e-5 for x, y in zip(a, b)), (a, b)' "$@"; }
 
-# Every stage is proved, and trains as one rank does.
+# Every stage is proved, and trains like one rank.
 cuts=0
 each() { # each DATA CUT MODEL...
   local data=$1 cut=$2 zero
@@ -51,8 +51,7 @@ expect 0 "the parallel program computes the model" "$apc" verify $gpt -q --targe
 expect 0 "the parallel program computes the model" "$apc" verify $gpt -q --target cpux4 --dp 2 --tp 2 --dtype bf16 --zero 1 --micro-batches 2
 }
 
-# Weights are cast in parts, and what is gathered has 16 bits; where they are stored whole, or gathered at use, they are
-# cast whole.
+# Weights are cast in parts, and gathered in 16 bits; if they are stored whole, or gathered at use, they are cast whole.
 cast='^op "layers.*attn.q.w.bf16" {x[01]:dp}$' gpus="--target dgx-a100x8 --dtype bf16 --tp 1 --pp 1 --micro-batches 1 --recompute none"
 for zero in 0 1 2 3; do
   # shellcheck disable=SC2086
@@ -65,13 +64,13 @@ sed 's/^\(op .*\.bf16" \){x[01]:dp}$/\1{}/' 1.plan >whole.plan
 # shellcheck disable=SC2086
 expect 0 "" "$apc" plan ${gpt/ -D d=16/ -D d=1024} -q $gpus --plan whole.plan --json
 expect_json "d['chosen']['zero'] == 1 and d['time_us'] > 1.05 * json.load(open('told1.json'))['time_us']"
-# They are not made again for gradients: they would be gathered twice.
+# They are not recomputed for gradients: they would be gathered twice.
 # shellcheck disable=SC2086
 expect 0 "" "$apc" plan ${gpt/ -D d=16/ -D d=1024} -q ${gpus/none/full} --dp 8 --zero 1 --save-plan full.plan --json
 expect_json "d['chosen']['recompute'] == 'full'"
 check "casts of parts are kept" grep -q "$cast" full.plan
 
-# Where weights are stored changes no bit: the plan of stage 0, with the lines of stage 1 that say it.
+# The placement of stored weights changes no bit: the plan of stage 0, with the lines of stage 1 that define it.
 for cut in "cpux2 --dp 2" "cpux4 --dp 2 --tp 2 --micro-batches 2"; do
   cuts=$((cuts + 1))
   in_half $cuts || continue
@@ -89,7 +88,7 @@ for cut in "cpux2 --dp 2" "cpux4 --dp 2 --tp 2 --micro-batches 2"; do
   check "the same bits" cmp whole.safetensors parts.safetensors
 done
 
-# A plan file keeps it, byte for byte, and what is asked for beside it must be so.
+# A plan file keeps it, byte for byte, and options beside it must agree.
 for zero in 0 1 2 3; do
   # shellcheck disable=SC2086
   {
@@ -108,7 +107,7 @@ check "no line of an update" eval '! grep -q "^update" saved.plan'
 expect 0 "stored, gathered at use" "$apc" inspect saved.plan
 expect 0 "" "$apc" inspect saved.plan --json
 expect_json "any(o['line'] == 'store' and o['gather_at_use'] for o in d['ops'])"
-# The search counts too little of updates; a program above the limit is no plan all the same.
+# The search undercounts updates; a program above the limit is refused all the same.
 few="$source_dir/examples/mlp.apc -D layers=2 -D d=64 --train cross_entropy --batch 8 --target cpux4 --dp 4"
 # shellcheck disable=SC2086
 {
@@ -123,7 +122,8 @@ expect_json "d['bytes_per_device'] <= 400e3 and d['gap'] > 0"
 no_err
 expect 2 "as in 72GiB, 16GB, 512MiB or 90%, not '101%'" "$apc" plan $few -q --memory 101%
 }
-# Bytes by class: what the compiler foretells is what ranks allocate, each, and every stage takes less than the one before.
+# Bytes by class: the compiler's prediction equals the allocation of each rank, and every stage takes less than the one
+# before.
 /usr/bin/python3 -c '
 import numpy as np
 r = np.random.default_rng(1)
@@ -147,7 +147,7 @@ def classes(b):
     return {"weights": b["params"] + b["mapped"] + of["gathered"], "gradients": of["gradients"], "optimizer": b["state"],
             "saved": of["saved"], "transient": b["activations"] - sum(of.values()), "communication": b["comm"]}
 told = [json.load(open(f"told{z}.json")) for z in range(4)]
-stored = []  # of weights, whatever is gathered while a step runs
+stored = []  # of weights, not counting those gathered during a step
 for z in range(4):
     ranks = json.load(open(f"did{z}.json"))["memory"]
     assert all(r["predicted_bytes"] == r["allocated_bytes"] for r in ranks), ranks
@@ -162,7 +162,7 @@ whole = 4 * told[0]["params"]
 assert stored[0] == whole and all(whole // 4 <= n < whole // 4 * 1.05 for n in stored[1:]), stored
 assert has[0]["weights"] == whole and has[0]["optimizer"] == 2 * whole, has[0]
 assert all(2 * whole // 4 <= h["optimizer"] < 2 * whole // 4 * 1.05 for h in has[1:]), has
-if sys.argv[1] == "2":  # what is kept over micro-batches is there at the fullest moment
+if sys.argv[1] == "2":  # values kept over micro-batches exist at the time of peak memory
     assert all(whole * 5 // 4 <= h["weights"] < whole * 3 // 2 for h in has[1:3]) and whole // 4 <= has[3]["weights"] < whole * 3 // 4, has
     assert has[1]["gradients"] >= whole > has[2]["gradients"] >= whole // 4, has
 P
@@ -177,7 +177,7 @@ expect 1 'no trained weight is named "layers.0.attn.q"' "$apc" plan $gpt -q --ta
 echo 'grad "x" {}' | cat saved.plan - >bad.plan
 expect 1 'no accumulation is named "x"' "$apc" plan $gpt -q --target cpux2 --plan bad.plan
 
-# Left to apc: weights are cut, and gathered at use where it does not fit otherwise.
+# Left to apc: weights are sharded, and gathered at use if they do not fit otherwise.
 wide="${wide/--batch 8/--batch 64}"
 expect 0 "dp 4, zero 3" "$apc" plan $wide -q --target cpux4 --dp 4 --zero 3
 expect 0 "" "$apc" plan $wide -q --target cpux4 --dp 4 --json
@@ -187,7 +187,7 @@ expect_json "d['chosen']['zero'] == 3 and d['bytes_per_device'] <= 440e3"
 expect 3 "no feasible plan" "$apc" plan $wide -q --target cpux4 --dp 4 --memory 200KB
 expect_err "optimizer"
 
-# What cannot be.
+# Refused requests.
 expect 3 "zero 1 would have no effect" "$apc" plan $gpt -q --target cpu --zero 1
 expect 3 "zero 3 would have no effect" "$apc" plan $gpt -q --target cpux2 --dp 1 --zero 3
 expect 3 "zero 2 would have no effect" "$apc" plan $gpt -q --target cpux2 --pp 2 --zero 2

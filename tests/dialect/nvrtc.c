@@ -1,16 +1,15 @@
-/* Emitted CUDA text through NVRTC, without a GPU: every kernel of tests/kernel_cases.h and of models that apc writes is
- * compiled to machine code, spills nothing, keeps nothing in local memory, and fits the registers and shared memory of
- * a block.  Where the text moves packets of sixteen bytes the machine code does so too, and where it multiplies by
- * tensor cores these do (sass.h; without a disassembler this is left out, and said).
+/* Compiles emitted CUDA text with NVRTC, without a GPU: every kernel of tests/kernel_cases.h and of models that apc
+ * writes compiles to machine code, spills nothing, keeps nothing in local memory, and fits the registers and shared
+ * memory of a block.  Where the text moves packets of sixteen bytes the machine code does so too, and where it
+ * multiplies by tensor cores the machine code uses them (sass.h; skipped with a message if there is no disassembler).
  *
- *   dialect_nvrtc BUILD_DIRECTORY                   models for two of five architectures in turn, cases for one; a
- *                                                   quarter of both where test.sh says so
+ *   dialect_nvrtc BUILD_DIRECTORY                   models for two of five architectures alternately, cases for one; a
+ *                                                   quarter of both if test.sh says so
  *   dialect_nvrtc BUILD_DIRECTORY all               all for five architectures (25 minutes)
- *   dialect_nvrtc BUILD_DIRECTORY table             the models alone; what it prints is docs/kernels_gpu.md
- *   dialect_nvrtc BUILD_DIRECTORY table FILE...     the same of models in files
+ *   dialect_nvrtc BUILD_DIRECTORY table             only the models; the output is docs/kernels_gpu.md
+ *   dialect_nvrtc BUILD_DIRECTORY table FILE...     the same for models in files
  *
- * Exit 77: there is no NVRTC.
- */
+ * Exit 77: there is no NVRTC. */
 #include "base/file.h"
 #include "codegen/cuda/kernels.h"
 #include "codegen/cuda/nvrtc.h"
@@ -21,7 +20,7 @@
 #include "tests/kernel_cases.h"
 
 /* Registers per thread: the blocks of a multiprocessor share 64 K, and enough of them must fit to hide the latency of
- * memory.  What multiplies tiles works on registers for longer. */
+ * memory.  Kernels that multiply tiles compute longer on registers. */
 static int most_registers(int threads, const char *definition) {
   if (strstr(definition, "attention_tile") || strstr(definition, "attention_grad_tile") ||
       strstr(definition, "attention_few") || strstr(definition, "conv_tile"))
@@ -29,8 +28,9 @@ static int most_registers(int threads, const char *definition) {
   return strstr(definition, "tensor_") ? 65536 / 2 / threads - 1 : threads <= 128 ? 128 : threads <= 256 ? 96 : 64;
 }
 
-/* The ways of attention that fill the registers, and convolutions: there ptxas takes a few bytes of local memory for a
- * block more.  And one register of grouped products of f64, for sm_100a alone, with a third of the registers unused. */
+/* The kinds of attention that fill the registers, and convolutions: there ptxas takes a few bytes of local memory to
+ * fit one more block.  And one register of grouped products of f64, only for sm_100a, with a third of the registers
+ * unused. */
 static int most_spilled(const char *definition) {
   if (strstr(definition, "  attention_")) return 64;
   if (strstr(definition, "  conv_tile_")) return 16;
@@ -40,9 +40,9 @@ static int most_spilled(const char *definition) {
 enum { MOST_SHARED = 48 << 10, TOGETHER = 48, MOST_KERNELS = 4096, ARCHS = 5 };
 static const char *const archs[ARCHS] = {"sm_80", "sm_86", "sm_89", "sm_90a", "sm_100a"};
 
-/* What the kernels of a model take; a row of the table. */
+/* The resources of a model's kernels; a row of the table. */
 typedef struct Taken {
-  int kernels, shared, registers[ARCHS]; /* the last two: of the greediest */
+  int kernels, shared, registers[ARCHS]; /* the last two: of the kernel that takes most */
   int wide_loads, wide_stores, tensor;   /* kernels that have such instructions */
 } Taken;
 
@@ -62,7 +62,7 @@ static int threads_of(const char *definition) {
   return threads;
 }
 
-/* Does it call loadN_TYPE (or storeN_TYPE) for packets of sixteen bytes or more? */
+/* True if it calls loadN_TYPE (or storeN_TYPE) for packets of sixteen bytes or more. */
 static bool moves_packets(const char *definition, const char *what) {
   for (const char *p = definition; (p = strstr(p, what)); p++) {
     int n = 0, bits = 8;
@@ -72,7 +72,7 @@ static bool moves_packets(const char *definition, const char *what) {
   return false;
 }
 
-/* What the printer says that a block takes, by kernel of the set. */
+/* The resources of a block as the printer states them, by kernel of the set. */
 typedef struct Stated {
   const KernelSet *set;
   int *shared;
@@ -87,8 +87,8 @@ static void check_stated(const Stated *s, const CudaUsage *u) {
     }
 }
 
-/* The machine code does what the text asks for; that of cases, whose extents are constants, knows of some packets that
- * they are never whole. */
+/* Checks that the machine code does what the text requests; in cases, whose extents are constants, it knows that some
+ * packets are never whole. */
 static void check_sass(const char *where, const char *definition, const Sass *s, bool model, Taken *taken) {
   CHECKF(s->instructions > 0, "%s: no instruction is read", where);
   by_tensor += strstr(definition, "tensor_") && s->tensor > 0 && s->copies > 0 && s->wide_stores > 0;
@@ -152,7 +152,7 @@ static void check_text(const Stated *stated, const char *name, const char *text,
   if (taken->registers[arch] > heaviest) heaviest = taken->registers[arch];
 }
 
-/* The kernels of all cases: functions of the C library, which elementwise operations of f64 use, keep tables in local
+/* True for kernels of cases that call the C library, as elementwise operations of f64 do; those keep tables in local
  * memory. */
 static bool calls_library(const char *text) {
   static const char *const names[] = {"tan_", "sin_f64", "cos_f64", "pow_f64", "rope_f64"};
@@ -161,9 +161,9 @@ static bool calls_library(const char *text) {
   return false;
 }
 
-static bool every; /* model and case for every architecture */
+static bool every; /* each model and case for every architecture */
 
-/* A compiled kernel declares the shared memory that is stated, or less: compilers leave out what nothing reads. */
+/* A compiled kernel declares at most the stated shared memory: compilers drop arrays that are never read. */
 static void cases_compile(void) {
   Taken taken;
   KernelSet set = {.arena = arena};
@@ -262,14 +262,14 @@ static void examples(void) {
     if (in_quarter((long)i))
       model(arena_printf(arena, "examples/%s", models[i].name), models[i].options,
             every ? "01234" : arena_printf(arena, "%zu%zu", i % ARCHS, (i + 2) % ARCHS));
-  /* Bundles; one of sm_100a has spilled where ptxas put its forms into one function. */
+  /* Bundles; one for sm_100a spilled when ptxas put its forms into one function. */
   model("examples/mlp.apc", "-D layers=3 -D d=256 --train mse --batch 64 --dtype bf16", every ? "01234" : "4");
 }
 
 static void table(int n, char **files) {
   printf(
       "# Machine code of kernels for GPUs\n\n"
-      "Made by `build/tests/dialect_nvrtc build table > docs/kernels_gpu.md`, with FILE... behind it of models in "
+      "Made by `build/tests/dialect_nvrtc build table > docs/kernels_gpu.md`, and with FILE... for models in "
       "files.\n"
       "NVRTC compiles what `apc --target dgx-a100x4 --emit=cuda` writes for sm_80, sm_86, sm_89, sm_90a and "
       "sm_100a; no\nGPU is needed. Registers: the most per thread, for each of these. Shared: the most bytes of a "
@@ -289,7 +289,7 @@ static void table(int n, char **files) {
   }
 }
 
-/* ---- a Program with what is made for two architectures */
+/* ---- a Program with images for two architectures */
 
 static uint32_t embed(ProgramBuilder *b, const KernelImages *images) {
   for (size_t i = 0; i < images->n; i++) {
@@ -364,7 +364,7 @@ static void images_of_two_architectures(void) {
   free(tables);
 }
 
-/* ---- the log is read right */
+/* ---- parsing the log */
 
 static void log_is_read(void) {
   static const char source[] =

@@ -2,17 +2,16 @@
  * emitted text runs without a GPU.
  *
  * Every thread of a block is a fiber.  Barriers and shuffles switch to the scheduler, which goes on when all threads of
- * the warp or block have come.  Threads run one after another until they wait, in ascending or in descending order: a
- * missing barrier makes one of the two orders read what is not written yet.  Shared memory is filled with 0xff (NaN)
- * before each block.  A barrier or shuffle that not all threads reach ends the process with a message.
+ * the warp or block have arrived.  Threads run one after another until they wait, in ascending or in descending order:
+ * without a needed barrier, one of the two orders reads memory before it is written.  Shared memory is filled with 0xff
+ * (NaN) before each block.  A barrier or shuffle that not all threads reach ends the process with a message.
  *
- * An asynchronous copy spoils its place with 0xff at once and fills it when its thread waits: who reads too early, or
- * still reads what was there before, gets NaN.  Tensor cores are exact but for the rounding of a sum of sixteen
- * products to f32, which theirs do in steps that NVIDIA does not tell.
+ * An asynchronous copy fills its destination with 0xff at once and with the data when its thread waits: a thread that
+ * reads too early, or still reads the old contents, gets NaN.  Tensor cores are exact except for the rounding of a sum
+ * of sixteen products to f32, which the hardware does in undocumented steps.
  *
- * Loads and stores of shared arrays are ordinary C: AddressSanitizer sees what is out of bounds.  Not seen: bank
- * conflicts, the memory model of a GPU, rounding of its mathematical library.
- */
+ * Loads and stores of shared arrays are ordinary C: AddressSanitizer finds those out of bounds.  Not modelled: bank
+ * conflicts, the memory model of a GPU, rounding of its mathematical library. */
 #include <math.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -52,7 +51,7 @@ static struct {
   void *scheduler, *fiber[HOST_THREADS]; /* stack pointers */
   char *stack[HOST_THREADS];
   HostState state[HOST_THREADS];
-  uint64_t slot[2][HOST_THREADS]; /* of shuffles, in turn */
+  uint64_t slot[2][HOST_THREADS]; /* of shuffles, used alternately */
   int turn[HOST_THREADS];
   const void *seen[HOST_SHARED];
   int nseen;
@@ -98,7 +97,7 @@ static void host_prepare(int i) {
 }
 #endif
 
-/* Lets the others run until this thread is ready again. */
+/* Lets the other threads run until this one is ready again. */
 static void host_wait(HostState why) {
   int i = host.current;
   host.state[i] = why;
@@ -182,7 +181,7 @@ static inline int64_t block_index(void) { return host.block; }
 static inline void barrier(void) { host_wait(HOST_BLOCK); }
 static inline void warp_barrier(void) { host_wait(HOST_WARP); }
 
-/* The thread that comes first finds the array of the last block and spoils it. */
+/* The first thread finds the array of the last block and overwrites it. */
 static __attribute__((unused)) void host_shared(void *data, size_t bytes) {
   for (int i = 0; i < host.nseen; i++)
     if (host.seen[i] == data) return;
@@ -232,7 +231,7 @@ static inline void copy_wait(void) {
 static inline const char *host_row_of(int turn, int lane) {
   return (const char *)(uintptr_t)host.slot[turn][host.current / 32 * 32 + lane];
 }
-/* Every lane says where a row is; returns the turn with what they said. */
+/* Every lane gives the address of a row; returns the turn of this exchange. */
 static inline int host_say_row(const void *row) {
   int i = host.current, turn = host.turn[i];
   if ((uintptr_t)row % 16) host_fail("a row of a matrix is not aligned");
@@ -287,7 +286,7 @@ static inline void tensor_bf16(float *d, const uint32_t *a, const uint32_t *b) {
 #define pack_bf16(low, high) ((uint32_t)bits_bf16(low) | (uint32_t)bits_bf16(high) << 16)
 static inline float exp2_fast(float x) { return exp2f(x); }
 
-/* ---- what blocks share: they run one after another */
+/* ---- operations between blocks, which run one after another */
 
 static inline uint64_t least_u64(uint64_t *p, uint64_t v) {
   uint64_t before = *p;

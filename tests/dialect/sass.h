@@ -1,9 +1,8 @@
-/* tests/dialect/sass.h - what machine code of a kernel has in it: counts of instructions, read from nvdisasm, the
- * disassembler of the CUDA toolkit (on PyPI: nvidia-cuda-nvcc, or inside triton).
+/* tests/dialect/sass.h - counts instructions in the machine code of kernels, read from nvdisasm, the disassembler of
+ * the CUDA toolkit (on PyPI: nvidia-cuda-nvcc, or inside triton).
  *
- * NVDISASM names the program; else it is searched for in PATH and where CUDA_HOME says.  A counted instruction stands
- * in the text once, however often it runs.
- */
+ * NVDISASM names the program; else it is searched for in PATH and below CUDA_HOME.  An instruction in the text counts
+ * once, however often it runs. */
 #ifndef APC_TESTS_DIALECT_SASS_H
 #define APC_TESTS_DIALECT_SASS_H
 
@@ -24,7 +23,7 @@ typedef struct SassList {
   size_t n, cap;
 } SassList;
 
-/* NULL: there is none. */
+/* NULL if there is none. */
 static const char *sass_disassembler(Arena *a) {
   const char *named = getenv("NVDISASM"), *home = getenv("CUDA_HOME");
   const char *const tries[] = {named ? named : "nvdisasm", home ? arena_printf(a, "%s/bin/nvdisasm", home) : "false"};

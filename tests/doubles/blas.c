@@ -1,9 +1,9 @@
 /* tests/doubles/blas.c - the double of cuBLASLt: matmul with its descriptors.
  *
- * An algorithm is good for what it was chosen for: sizes, types, transposes, alignment of the pointers, workspace; a
- * matmul that is anything else is a violation, and so is a workspace that two streams share.  The workspace it wants is
- * drawn, up to what is allowed, and 0xff afterwards; so is the result before anything is read, where C is not
- * in its place: a result that lies over an operand does not come out right. */
+ * An algorithm is valid for the case it was chosen for: sizes, types, transposes, alignment of the pointers, workspace.
+ * Any other matmul with it is a violation, and so is a workspace that two streams share.  The workspace that it wants
+ * is drawn at random, up to the limit, and is 0xff afterwards.  The result is 0xff before any operand is read, unless C
+ * is in its place: a result that overlaps an operand comes out wrong. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -22,7 +22,7 @@ typedef struct Preference {
   uint32_t align[4];
 } Preference;
 
-/* What an algorithm has in its 64 bytes. */
+/* The contents of an algorithm's 64 bytes. */
 typedef struct Chosen {
   uint64_t key, workspace;
   uint32_t align[4];
@@ -179,7 +179,7 @@ DOUBLE_API cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPre
   return side < 0 || side > 3 ? CUBLAS_STATUS_NOT_SUPPORTED : SET(p->align[side]);
 }
 
-/* ---- what a product is */
+/* ---- products */
 
 static bool types_fit(const Desc *d, const Product *p) {
   int a = p->a.type, r = p->r.type;
@@ -204,7 +204,7 @@ static bool same_shape(const Matrix *x, const Matrix *y) {
   return x->rows == y->rows && x->columns == y->columns && x->batch == y->batch;
 }
 
-/* False when the descriptors do not go together. */
+/* False if the descriptors do not match. */
 static bool make(const Desc *d, const Matrix *a, const Matrix *b, const Matrix *c, const Matrix *r, Product *p) {
   *p = (Product){.a = *a, .b = *b, .c = *c, .r = *r, .compute = d->compute, .epilogue = (int)d->epilogue};
   p->turns_a = d->turns_a == CUBLAS_OP_T, p->turns_b = d->turns_b == CUBLAS_OP_T;
@@ -246,7 +246,7 @@ DOUBLE_API cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle
 
 static const char what[] = "cublasLtMatmul";
 
-/* Its ends and one piece between them: all of it is 32 MiB, and products are many. */
+/* Overwrites its ends and one piece between them: all of it is 32 MiB, and products are many. */
 static void spoil_workspace(char *at, uint64_t bytes) {
   enum { PIECE = 64 << 10 };
   if (bytes <= 3 * PIECE) {
@@ -327,7 +327,7 @@ static void check_algorithm(const ProductWork *w, const Chosen *chosen, uint64_t
   if (w->workspace % 256) double_violation("cublasLtMatmul: the workspace is not at a multiple of 256 bytes");
 }
 
-/* Products of two streams may run at the same time: each has a workspace of its own. */
+/* Products of two streams may run at the same time, so each needs its own workspace. */
 static void check_workspace(CUdeviceptr workspace, CUstream stream) {
   enum { MOST = 8 };
   static struct {
@@ -337,7 +337,7 @@ static void check_workspace(CUdeviceptr workspace, CUstream stream) {
   for (int i = 0; workspace && i < MOST; i++) {
     if (!known[i].at) known[i].at = workspace, known[i].stream = stream;
     if (known[i].at != workspace) continue;
-    if (known[i].stream != stream) double_violation("cublasLtMatmul: two streams have one workspace");
+    if (known[i].stream != stream) double_violation("cublasLtMatmul: two streams share one workspace");
     return;
   }
 }
@@ -379,6 +379,6 @@ DOUBLE_API cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmul
   check_workspace(chosen.workspace ? w->workspace : 0, stream);
   if (d->epilogue & CUBLASLT_EPILOGUE_BIAS && !d->bias) double_violation("cublasLtMatmul: there is no bias");
   if (w->p.beta != 0 && w->c == w->r && memcmp(&w->p.c, &w->p.r, sizeof w->p.c) != 0)
-    double_violation("cublasLtMatmul: C and D are in one place, but do not lie alike");
+    double_violation("cublasLtMatmul: C and D share memory, but their layouts differ");
   return double_submit(stream, &w->work) ? CUBLAS_STATUS_EXECUTION_FAILED : CUBLAS_STATUS_SUCCESS;
 }

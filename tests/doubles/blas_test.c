@@ -1,4 +1,5 @@
-/* tests/doubles/blas_test.c - the double of cuBLASLt against products by plain loops, and what it finds. */
+/* tests/doubles/blas_test.c - compares the double of cuBLASLt with products by plain loops, and checks that it finds
+   violations. */
 #include <math.h>
 
 #include "tests/doubles/blas_types.h"
@@ -20,7 +21,7 @@ typedef struct Shape {
   unsigned epilogue;
   float beta;
   uint64_t workspace;
-  int slip; /* of a test that wants to be found */
+  int slip; /* the violation that a test commits */
 } Shape;
 
 static void begin(void) {
@@ -42,7 +43,7 @@ static int end(void) {
   return test_failed_here ? WRONG : RIGHT;
 }
 
-/* Numbers that all types have. */
+/* Numbers that all types represent. */
 static void put(const Shape *s, int which) {
   uint16_t *half = malloc(BYTES / 2);
   for (int i = 0; i < BYTES / 4; i++) {
@@ -160,7 +161,7 @@ static int leak(void) {
   return end();
 }
 
-/* What is no product is refused. */
+/* Invalid products are refused. */
 static int refusals(void) {
   cublasLtMatrixLayout_t l;
   cublasLtMatmulDesc_t d;
@@ -185,7 +186,7 @@ static void wrong(void) {
   child_ends("slips", DOUBLE_EXIT, "A is not at a multiple of 256 bytes", "SLIP=1");
   child_ends("slips", DOUBLE_EXIT, "chosen for another product", "SLIP=2");
   child_ends("slips", DOUBLE_EXIT, "the algorithm wants", "SLIP=3");
-  child_ends("slips", DOUBLE_EXIT, "two streams have one workspace", "SLIP=4");
+  child_ends("slips", DOUBLE_EXIT, "two streams share one workspace", "SLIP=4");
   child_ends("leak", DOUBLE_EXIT, "1 handles and descriptors", NULL);
   child_ends("products", REFUSED, "cublasLtMatmul, fails as asked for", "DOUBLES_FAIL=cublasLtMatmul:3");
 }

@@ -1,7 +1,8 @@
 /* tests/doubles/board.c - see board.h.
  *
- * Every rank has room for 2^34 bytes, every channel for 2^32, in a sparse file: only what is written takes memory.  A
- * board is as large as its ranks need, since addresses run out too: a process has 2^47, and many communicators. */
+ * Every rank has room for 2^34 bytes, every channel for 2^32, in a sparse file: only written pages take memory.  A
+ * board is as large as its ranks need, since address space is limited too: a process has 2^47 bytes, and many
+ * communicators. */
 #define _GNU_SOURCE
 #include "tests/doubles/board.h"
 

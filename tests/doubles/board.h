@@ -1,7 +1,7 @@
-/* tests/doubles/board.h - the memory that the ranks of a communicator share: who is there, what each asks for, and the
- * bytes that it gives.
+/* tests/doubles/board.h - the memory that the ranks of a communicator share: which ranks are there, what each asks for,
+ * and the bytes that it gives.
  *
- * A file under a name made of the communicator's id, which every rank opens; when all have, it has no name any more. */
+ * It is a file named after the communicator's id, which every rank opens; once all have, the name is removed. */
 #ifndef APC_TESTS_DOUBLES_BOARD_H
 #define APC_TESTS_DOUBLES_BOARD_H
 
@@ -11,7 +11,7 @@
 
 enum { BOARD_RANKS = 32, BOARD_SPLITS = 64 };
 
-/* What a rank asks for in a collective: equal on all ranks. */
+/* A rank's request for a collective; equal on all ranks. */
 typedef struct BoardCall {
   uint64_t count;
   int kind, type, op, root;
@@ -22,7 +22,7 @@ typedef struct BoardMember {
   _Atomic int joined;
   int device;
   uint64_t host;
-  _Atomic uint64_t posted, left; /* collectives that it has asked for, and is done with */
+  _Atomic uint64_t posted, left; /* collectives that it has requested, and has finished */
   BoardCall call;
   _Atomic uint64_t splits;
   struct {
@@ -38,21 +38,21 @@ typedef struct BoardChannel {
 } BoardChannel;
 
 typedef struct Board {
-  _Atomic int ranks; /* every one of them says it */
+  _Atomic int ranks; /* set by each of them */
   BoardMember members[BOARD_RANKS];
   BoardChannel channels[BOARD_RANKS][BOARD_RANKS]; /* [from][to] */
 } Board;
 
-/* NULL when the file cannot be made. */
+/* NULL if the file cannot be created. */
 Board *board_open(uint64_t id, int ranks);
-void board_unname(uint64_t id); /* all are there */
+void board_unname(uint64_t id); /* after all ranks have joined */
 void board_close(Board *b);
 
-/* Where a rank puts what it gives to all, or to one other. */
+/* The memory where a rank puts the bytes for all others, or for one. */
 char *board_given(Board *b, int rank);
 char *board_message(Board *b, int from, int to);
 
-/* The first bytes there are not needed any more. */
+/* The first bytes there are no longer needed. */
 void board_forget(Board *b, char *at, uint64_t bytes);
 
 #endif

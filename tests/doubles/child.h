@@ -1,8 +1,8 @@
-/* tests/doubles/child.h - tests of the doubles: a case is a process of its own, which the parent starts with an
- * environment, and of which it sees exit code and standard error.
+/* tests/doubles/child.h - tests of the doubles: each case is a process, which the parent starts with an environment;
+ * the parent reads its exit code and standard error.
  *
- * The program is `NAME FOLDER` (the parent; FOLDER has the doubles) or `NAME FOLDER CASE` (a child).  A child says with
- * its exit code what it found; RIGHT and WRONG are numbers it computed. */
+ * The program is `NAME FOLDER` (the parent; FOLDER has the doubles) or `NAME FOLDER CASE` (a child).  A child reports
+ * its finding as its exit code; RIGHT and WRONG are for the numbers that it computed. */
 #ifndef APC_TESTS_DOUBLES_CHILD_H
 #define APC_TESTS_DOUBLES_CHILD_H
 
@@ -27,7 +27,7 @@ typedef struct ChildCase {
 static const char *child_program, *child_folder;
 static char child_said[8192];
 
-/* Starts `name` with settings "A=1", "B=2", ..., NULL added to the environment; its process. */
+/* Starts `name` with settings "A=1", "B=2", ..., NULL added to the environment; returns its process id. */
 static pid_t child_start(const char *name, const char *const *settings, const char *errors) {
   pid_t pid = fork();
   if (pid) return pid;
@@ -38,7 +38,7 @@ static pid_t child_start(const char *name, const char *const *settings, const ch
   _exit(127);
 }
 
-/* Its exit code, or minus the signal; what it said is in child_said. */
+/* Returns its exit code, or minus the signal; child_said has its standard error. */
 static int child_wait(pid_t pid, const char *errors) {
   int status = 0;
   waitpid(pid, &status, 0);
@@ -55,14 +55,14 @@ static inline int child(const char *name, const char *const *settings) {
 
 #define CHILD(name, ...) child(name, (const char *const[]){__VA_ARGS__ __VA_OPT__(, ) NULL})
 
-/* A case ends so, and says so. */
+/* Checks that a case ends with this code and message. */
 static inline void child_ends(const char *name, int code, const char *said, const char *setting) {
   int got = child(name, (const char *const[]){setting, NULL});
   CHECKF(got == code && (!said || strstr(child_said, said)), "%s ends with %d, not %d, and says: %s", name, got, code,
          child_said);
 }
 
-/* How many of the seeds give wrong numbers; all others give right ones. */
+/* The number of seeds that give wrong numbers; all others give right ones. */
 static inline int child_wrong(const char *name) {
   int wrong = 0;
   for (int seed = 1; seed <= SEEDS; seed++) {
@@ -84,7 +84,7 @@ static inline bool child_is(int argc, char **argv, const ChildCase *cases, int *
   return true;
 }
 
-/* In a child: what must succeed. */
+/* In a child: the call must succeed. */
 #define MUST(call) \
   do { \
     int code_ = (int)(call); \

@@ -1,5 +1,5 @@
-/* tests/doubles/convolve.c - see convolve.h.  Operands become f32 first, rounded to TF32 where that is allowed; sums
- * are f32, 16 in turn over the channels. */
+/* tests/doubles/convolve.c - see convolve.h.  Operands are converted to f32 first, rounded to TF32 where that is
+ * allowed; sums are f32, with 16 alternating partial sums over the channels. */
 #include "tests/doubles/convolve.h"
 
 #include <stdlib.h>
@@ -86,7 +86,7 @@ void convolve(const Convolving *p, const char *x, const char *w, const char *z, 
   free(filters);
 }
 
-/* ---- gradients: every product of the convolution is met once, in one order, and added where it belongs */
+/* ---- gradients: every product of the convolution is visited once, in one order, and added to its place */
 
 /* The group's channels of an image at (n, h, w); NULL outside it. */
 static float *place(const Image *i, float *from, int n, int h, int w, int channel) {
@@ -98,7 +98,8 @@ FAST static void add_times(float *to, const float *from, float factor, int n) {
   for (int i = 0; i < n; i++) to[i] += factor * from[i];
 }
 
-/* For channel k of y at (n, h, v): adds it times what it met, the weights to the image or the image to the weights. */
+/* For channel k of y at (n, h, w): adds dy times each matching element, the weights to the image or the image to the
+   weights. */
 static void spread(const Convolving *p, float *x, float *w, float dy, int n, int h, int v, int k, bool to_image) {
   const Convolution *c = &p->conv;
   float *filter = w + (int64_t)k * p->w.h * p->w.w * p->w.c;

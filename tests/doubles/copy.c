@@ -1,9 +1,9 @@
 /* tests/doubles/copy.c - see copy.h.
  *
- * Memory of the host is read and written when the copy is served, not when it is asked for, pinned or not.  What a copy
- * will write on the host is made 0xff when it is asked for, unless something that is asked for already reads it: a host
- * that does not wait for the copy finds that and not the values of the last time.  Fills of pinned memory leave there
- * what is there: they are words that the host looks at whenever it wants. */
+ * Host memory is read and written when the copy is served, not when it is requested, pinned or not.  The host memory
+ * that a copy will write becomes 0xff at the request, unless an earlier request reads it: a host that does not wait for
+ * the copy finds 0xff and not the values of the previous run.  Fills of pinned memory leave its contents until then:
+ * they are words that the host polls. */
 #include "tests/doubles/copy.h"
 
 #include <stdatomic.h>
@@ -47,7 +47,7 @@ static void fill_row(char *to, const Copy *c) {
 
 static bool move_row(const Copy *c, uint64_t to, uint64_t from) {
   uint32_t word[1];
-  if (c->fills && c->to.host) { /* the host sees all of a word or nothing */
+  if (c->fills && c->to.host) { /* the host sees a whole word or nothing */
     if (c->bytes != sizeof *word) double_violation("%s: not one word of the host's memory", c->what);
     fill_row((char *)word, &(Copy){.bytes = sizeof *word, .unit = c->unit, .value = c->value});
     atomic_store_explicit((_Atomic uint32_t *)(uintptr_t)to, *word, memory_order_relaxed);

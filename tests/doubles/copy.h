@@ -15,12 +15,12 @@ typedef struct Copy {
   int device;
   CopySide to, from;
   size_t bytes, rows, planes;
-  bool fills; /* with a pattern of `unit` bytes instead of `from` */
+  bool fills; /* writes a pattern of `unit` bytes instead of `from` */
   uint32_t value;
   int unit;
 } Copy;
 
-/* Checks what is the device's and adds it to a stream. */
+/* Checks the device side and adds the copy to a stream. */
 CUresult copy_submit(CUstream s, const Copy *c);
 
 #endif

@@ -1,10 +1,10 @@
 /* tests/doubles/cubin.c - see cubin.h.
  *
- * A cubin is a 64-bit ELF file of machine 190.  Per kernel NAME there are sections .text.NAME, .nv.info.NAME and, where
- * it declares shared memory, .nv.shared.NAME, whose size is that memory; from sm_90 on it counts 1 KiB that the system
- * keeps (there is a section .nv.shared.reserved.0 then).  .nv.info.NAME is a list of attributes: a byte of format (1
+ * A cubin is a 64-bit ELF file of machine 190.  Each kernel NAME has sections .text.NAME, .nv.info.NAME and, if it
+ * declares shared memory, .nv.shared.NAME, whose size is that memory; from sm_90 on it includes 1 KiB that the system
+ * reserves (there is a section .nv.shared.reserved.0 then).  .nv.info.NAME is a list of attributes: a byte of format (1
  * none, 2 one byte, 3 two bytes, 4 a size and so many bytes), a byte of kind, two bytes.  .nv.info has the registers of
- * all kernels by the number of their symbol.  Kinds as cuobjdump names them. */
+ * all kernels by the number of their symbol.  Kinds are named as cuobjdump does. */
 #include "tests/doubles/cubin.h"
 
 #include <elf.h>
@@ -50,7 +50,7 @@ static size_t file_end(const Reader *r) {
 
 typedef struct Attribute {
   int kind;
-  uint32_t value; /* without a size */
+  uint32_t value; /* unless it has a size */
   const uint32_t *words;
   size_t n;
 } Attribute;

@@ -1,4 +1,4 @@
-/* tests/doubles/cubin.h - what a cubin says of its kernels. */
+/* tests/doubles/cubin.h - reads the kernels that a cubin describes. */
 #ifndef APC_TESTS_DOUBLES_CUBIN_H
 #define APC_TESTS_DOUBLES_CUBIN_H
 
@@ -17,8 +17,8 @@ typedef struct Cubin {
   int n;
 } Cubin;
 
-/* NULL, or what is wrong with it.  How long the image is follows from its tables, as for the driver.  Free `kernels`.
- */
+/* Returns NULL, or a description of the fault.  The image's length follows from its tables, as for the driver.  Free
+ * `kernels`. */
 const char *cubin_read(const void *image, Cubin *out);
 
 #endif

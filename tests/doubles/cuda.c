@@ -49,7 +49,7 @@ static void find_devices(void) {
   for (int i = 0; !list && i < all; i++) visible[nvisible++] = i;
   for (char *end; list && *list && nvisible < DOUBLE_DEVICES; list = end + (*end == ',')) {
     long i = strtol(list, &end, 10);
-    if (end == list || i < 0 || i >= all) return; /* the first that is none ends the list */
+    if (end == list || i < 0 || i >= all) return; /* the first invalid number ends the list */
     visible[nvisible++] = (int)i;
   }
 }
@@ -336,7 +336,8 @@ static CUresult error_text(CUresult code, const char **out, bool name) {
 DOUBLE_API CUresult cuGetErrorName(CUresult code, const char **out) { return error_text(code, out, true); }
 DOUBLE_API CUresult cuGetErrorString(CUresult code, const char **out) { return error_text(code, out, false); }
 
-/* What NVIDIA's libraries say to each other is not doubled; NVRTC asks for it wherever there is a driver. */
+/* NVIDIA's libraries use this table among themselves; it is not doubled.  NVRTC asks for it wherever there is a
+   driver. */
 DOUBLE_API CUresult cuGetExportTable(const void **table, const CUuuid *id) {
   ENTER(cuGetExportTable);
   (void)id;
@@ -344,7 +345,7 @@ DOUBLE_API CUresult cuGetExportTable(const void **table, const CUuuid *id) {
   return CUDA_ERROR_NOT_FOUND;
 }
 
-/* The newest form of a function that a version of the interface has: all the same here but one. */
+/* The newest form of a function in a version of the interface: all forms but one are the same here. */
 DOUBLE_API CUresult cuGetProcAddress_v2(const char *symbol, void **out, int version, cuuint64_t flags,
                                         CUdriverProcAddressQueryResult *status) {
   ENTER(cuGetProcAddress_v2);

@@ -1,4 +1,4 @@
-/* tests/doubles/cuda_calls.h - the functions of the double of libcuda.so.1, for itself and its tests. */
+/* tests/doubles/cuda_calls.h - the functions of the double of libcuda.so.1, for the double and its tests. */
 #ifndef APC_TESTS_DOUBLES_CUDA_CALLS_H
 #define APC_TESTS_DOUBLES_CUDA_CALLS_H
 

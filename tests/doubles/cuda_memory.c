@@ -19,7 +19,7 @@ DOUBLE_API CUresult cuMemFree_v2(CUdeviceptr at) {
   ENTER(cuMemFree_v2);
   const MemoryPlace *p = memory_place(at);
   if (graph_forbidden("cuMemFree_v2")) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
-  if (p && queue_uses(p->at, p->bytes, false)) double_violation("cuMemFree: work that is not done uses the memory");
+  if (p && queue_uses(p->at, p->bytes, false)) double_violation("cuMemFree: unfinished work uses the memory");
   return memory_free(at);
 }
 
@@ -36,7 +36,7 @@ DOUBLE_API CUresult cuMemAllocHost_v2(void **out, size_t bytes) {
 
 static CUresult unpin(void *at, bool registered) {
   const MemoryPlace *p = memory_place((uint64_t)(uintptr_t)at);
-  if (p && queue_uses(p->at, p->bytes, false)) double_violation("pinned memory is given back while work uses it");
+  if (p && queue_uses(p->at, p->bytes, false)) double_violation("pinned memory is freed while work uses it");
   return memory_unpin(at, registered);
 }
 
@@ -93,7 +93,7 @@ DOUBLE_API CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_
   return copy_submit(s, &c);
 }
 
-/* Unified addresses say themselves whose they are. */
+/* Unified addresses identify their owner. */
 static CopySide anywhere(CUdeviceptr at) { return (CopySide){.host = memory_device_of(at) < 0, .at = at}; }
 
 DOUBLE_API CUresult cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream s) {
@@ -128,7 +128,7 @@ DOUBLE_API CUresult cuMemcpy3DAsync_v2(const CUDA_MEMCPY3D *m, CUstream s) {
   return copy_submit(s, &c);
 }
 
-/* On the default stream, and waited for: no other stream that is not blocking is. */
+/* Copies on the default stream and waits; other streams are waited for only if they are blocking. */
 static CUresult copy_now(const Copy *c) {
   CUresult error = copy_submit(NULL, c);
   return error ? error : queue_until_empty(queue_default(c->device));
@@ -147,7 +147,7 @@ DOUBLE_API CUresult cuMemcpyDtoH_v2(void *to, CUdeviceptr from, size_t bytes) {
 }
 
 DOUBLE_API CUresult cuMemcpyDtoD_v2(CUdeviceptr to, CUdeviceptr from, size_t bytes) {
-  ENTER_UNCAPTURED(cuMemcpyDtoD_v2); /* not waited for */
+  ENTER_UNCAPTURED(cuMemcpyDtoD_v2); /* asynchronous */
   Copy c = copy_of("cuMemcpyDtoD", device, on_device(to), on_device(from), bytes);
   return copy_submit(NULL, &c);
 }

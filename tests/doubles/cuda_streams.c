@@ -27,7 +27,7 @@ DOUBLE_API CUresult cuStreamDestroy_v2(CUstream s) {
   return queue_stream_destroy(s);
 }
 
-/* On demand, memory of the host is used before what moves it is over. */
+/* On demand, reports a copy from or to the host as over before it is. */
 static bool is_early(bool moves_host, bool *asked) {
   static int64_t seen;
   bool first = moves_host && !*asked;
@@ -132,7 +132,7 @@ static CUresult elapsed(float *out, CUevent a, CUevent b) {
   return CUDA_SUCCESS;
 }
 
-/* The second is what 12.8 gave the same meaning. */
+/* The second has the same meaning since 12.8. */
 DOUBLE_API CUresult cuEventElapsedTime(float *out, CUevent a, CUevent b) {
   ENTER_DEVICE(cuEventElapsedTime);
   (void)device;

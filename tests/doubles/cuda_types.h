@@ -1,6 +1,6 @@
 /* tests/doubles/cuda_types.h - the types and numbers of NVIDIA's driver API that the doubles use, written from its
- * documentation.  With DOUBLES_REAL_HEADERS the toolkit's own header takes their place, which checks every prototype
- * (test doubles.headers). */
+ * documentation.  With DOUBLES_REAL_HEADERS the toolkit's own header replaces them, which checks every prototype (test
+ * doubles.headers). */
 #ifndef APC_TESTS_DOUBLES_CUDA_TYPES_H
 #define APC_TESTS_DOUBLES_CUDA_TYPES_H
 

@@ -1,13 +1,12 @@
 /* tests/doubles/dnn.c - the double of cuDNN: convolutions of two dimensions and their gradients by its old interface,
  * channels last.
  *
- * Which algorithms there are for a convolution, in which order, how much memory each wants (up to 48 MiB) and whether
- * it is deterministic is drawn from the seed and what is convolved, so that it is the same whenever it is asked.  One
- * that is not deterministic computes something else.  Of what could be asked for, one thing in DOUBLES_DNN_GAPS (8; 0:
- * none) is not supported: a convolution, which may be said only when it is called, or to join what follows.  A call
- * with less memory than the algorithm wants, that it does not list, or with addresses that are no multiples of 16 is a
- * violation.  Workspace is full of 0xff afterwards, and so is a result before anything is read, where it is not added
- * to. */
+ * The algorithms for a convolution, their order, their workspace (up to 48 MiB) and whether they are deterministic are
+ * drawn from the seed and the convolution, so that every query gets the same answer.  An algorithm that is not
+ * deterministic computes something else.  One in DOUBLES_DNN_GAPS requests (8; 0: none) is not supported: a
+ * convolution, possibly refused only at the call, or joining its followers.  A call is a violation if it gives less
+ * memory than the algorithm wants, takes an algorithm that was not listed, or has addresses that are no multiples of
+ * 16.  Workspace is 0xff afterwards; so is a result before any operand is read, unless the call adds to it. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -177,19 +176,19 @@ DOUBLE_API cudnnStatus_t cudnnSetConvolutionGroupCount(cudnnConvolutionDescripto
 DOUBLE_API cudnnStatus_t cudnnSetActivationDescriptor(cudnnActivationDescriptor_t x, cudnnActivationMode_t mode,
                                                       cudnnNanPropagation_t nan, double coef) {
   ENTER_DNN(cudnnSetActivationDescriptor);
-  (void)coef; /* of clipped ones */
+  (void)coef; /* used by clipped activations only */
   *(Activation *)(void *)x = (Activation){(int)mode, (int)nan};
   return CUDNN_STATUS_SUCCESS;
 }
 
-/* ---- what a convolution is */
+/* ---- convolutions */
 
 static int output_of(int image, int window, const Convolution *c, int d) {
   int room = image + 2 * c->pad[d] - ((window - 1) * c->dilation[d] + 1);
   return room < 0 ? 0 : room / c->stride[d] + 1;
 }
 
-/* False when the descriptors do not go together. */
+/* False if the descriptors do not match. */
 static bool make(const void *x, const void *w, const void *conv, const void *y, Convolving *p) {
   *p = (Convolving){.alpha = 1};
   if (!x || !w || !conv || !y) return false;
@@ -202,7 +201,7 @@ static bool make(const void *x, const void *w, const void *conv, const void *y, 
          c->sums == CUDNN_DATA_FLOAT && c->mode == CUDNN_CROSS_CORRELATION;
 }
 
-/* The same for equal convolutions under one seed. */
+/* Equal for equal convolutions under one seed. */
 static uint64_t draw(const Convolving *p, uint64_t which) {
   const struct {
     Image x, y;
@@ -221,7 +220,7 @@ static int algorithms_of(WorkOp op) {
                                  : CUDNN_CONVOLUTION_FWD_ALGO_COUNT;
 }
 
-/* Other numbers for each of the gradients. */
+/* Different numbers for each of the gradients. */
 static uint64_t draw_for(const Convolving *p, WorkOp op, uint64_t which) {
   return draw(p, which + (uint64_t)op * OF_GRADIENTS);
 }
@@ -232,7 +231,7 @@ static bool is_gap_for(const Convolving *p, WorkOp op, uint64_t which) {
 }
 static bool is_gap(const Convolving *p, uint64_t which) { return is_gap_for(p, CONVOLVE, which); }
 
-/* The first two do everything, the first without memory; of gradients it is not deterministic, as cuDNN's is not. */
+/* The first two support everything, the first without memory; for gradients it is not deterministic, like cuDNN's. */
 static bool does(const Convolving *p, WorkOp op, int algorithm) {
   return algorithm < 2 || (algorithm < algorithms_of(op) && draw_for(p, op, (uint64_t)algorithm) % 2 == 0);
 }
@@ -244,7 +243,7 @@ static uint64_t memory_of(const Convolving *p, WorkOp op, int algorithm) {
   return algorithm == 0 ? 0 : draw_for(p, op, 16 + (uint64_t)algorithm) % (algorithm == 1 ? 1 << 16 : 48 << 20);
 }
 
-/* All there are for a result, as the structs of its function have them. */
+/* All algorithms for a result, as the structs of its function. */
 #define LIST_ALGORITHMS(op, Perf, Algorithm) \
   *n = 0; \
   if (!handle || most < 1 || !make(x, w, conv, y, &p)) return CUDNN_STATUS_BAD_PARAM; \
@@ -411,7 +410,7 @@ static void check_addresses(const DnnWork *w) {
     double_violation("%s: it is in place", what_of(w));
 }
 
-/* Takes the work. */
+/* Takes ownership of the work. */
 static cudnnStatus_t submit(const Handle *h, DnnWork *w, WorkOp op, const char *name) {
   w->op = op;
   w->work = (DoubleWork){&work_kind, name, h->device, 1};
@@ -484,7 +483,7 @@ DOUBLE_API cudnnStatus_t cudnnConvolutionBackwardFilter(cudnnHandle_t handle, co
   return submit((Handle *)(void *)handle, k, WEIGHT_GRADIENT, "cudnnConvolutionBackwardFilter");
 }
 
-/* Relu with any algorithm, nothing with one. */
+/* Relu with any algorithm, no activation with one of them. */
 static bool joins(const Convolving *p, const Activation *a, int algorithm) {
   if (a->nan != CUDNN_NOT_PROPAGATE_NAN || is_gap(p, GAP_ALL) || is_gap(p, GAP_JOINED)) return false;
   return a->mode == CUDNN_ACTIVATION_RELU ||

@@ -1,4 +1,5 @@
-/* tests/doubles/dnn_test.c - the double of cuDNN against convolutions by plain loops, and what it finds. */
+/* tests/doubles/dnn_test.c - compares the double of cuDNN with convolutions by plain loops, and checks that it finds
+   violations. */
 #include <math.h>
 
 #include "tests/doubles/child.h"
@@ -18,8 +19,8 @@ typedef struct Case {
   cudnnDataType_t type;
   cudnnMathType_t math;
   int images, in, out, height, width, window, groups, pad, stride, dilation;
-  bool bias, residual, relu; /* joined, where there are any */
-  int slip;                  /* of a test that wants to be found */
+  bool bias, residual, relu; /* joined, if any */
+  int slip;                  /* the violation that a test commits */
 } Case;
 
 typedef struct Described {
@@ -52,7 +53,7 @@ static int end(void) {
   return test_failed_here ? WRONG : RIGHT;
 }
 
-/* Numbers that all types have. */
+/* Numbers that all types represent. */
 static void put(const Case *c, int which) {
   static char bytes[sizeof host[0]];
   size_t size = convolve_bytes((int)c->type);
@@ -133,7 +134,7 @@ static void compare(const Case *c, const Described *d) {
 
 /* ---- gradients: y is given in array 2, and the sum over all products lands in array 4 */
 
-/* The place in the image that element (r, s) of the window meets from (h, v), of channel i; -1: outside. */
+/* The place in the image that element (r, s) of the window meets from (h, v), of channel i; -1 if outside. */
 static int met(const Case *c, int n, int h, int v, int r, int s, int i) {
   int y = h * c->stride - c->pad + r * c->dilation, x = v * c->stride - c->pad + s * c->dilation;
   if (y < 0 || y >= c->height || x < 0 || x >= c->width) return -1;
@@ -172,7 +173,7 @@ static void compare_gradient(const Case *c, const Described *d, bool to_image) {
   }
 }
 
-/* Lists what there is of one gradient and calls what may be had: deterministic, in the memory that it wants. */
+/* Lists the algorithms of one gradient and calls those that qualify: deterministic, in the memory that they want. */
 #define GRADIENT_CASE(name, Perf, Algorithm, Algorithms, Workspace, Call, first, second, third, to, to_image) \
   static int name##_of(const Case *c) { \
     static const float one = 1, none = 0; \
@@ -284,7 +285,7 @@ static int followed(void) {
   return end();
 }
 
-/* What is not deterministic is something else. */
+/* Algorithms that are not deterministic give other numbers. */
 static int other(void) {
   cudnnConvolutionFwdAlgoPerf_t found[8];
   int n, differ = 0;
@@ -301,7 +302,7 @@ static int other(void) {
   return end();
 }
 
-/* What is no convolution is refused. */
+/* Invalid convolutions are refused. */
 static int refusals(void) {
   cudnnConvolutionFwdAlgoPerf_t found[8];
   int n;

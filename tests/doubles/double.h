@@ -1,40 +1,42 @@
-/* tests/doubles/double.h - what the doubles of NVIDIA's libraries have in common, exported by the double of
- * libcuda.so.1 to those of the others: the environment they obey, faults, violations, device memory, work on streams.
+/* tests/doubles/double.h - shared by the doubles of NVIDIA's libraries, exported by the double of libcuda.so.1 to the
+ * others: the environment they obey, faults, violations, device memory, work on streams.
  *
- * A double is found by LD_LIBRARY_PATH like the library it stands for; the program under test knows nothing of it.  It
- * is a hostile GPU: work is done as late, and in as strange an order, as events, streams and synchronisations allow.
+ * A double is found by LD_LIBRARY_PATH like the library it replaces; the program under test does not know of it.  It is
+ * a hostile GPU: it does work as late, and in as strange an order, as events, streams and synchronisations allow.
  *
  * Environment (all optional):
- *   DOUBLES_SEED=N            the order of work; every seed another one
- *   DOUBLES_GPUS=N            devices (8); DOUBLES_ARCH=90, DOUBLES_DRIVER=13000, DOUBLES_MEMORY=BYTES, what they are
+ *   DOUBLES_SEED=N            the order of work; each seed gives another one
+ *   DOUBLES_GPUS=N            devices (8), with the properties DOUBLES_ARCH=90, DOUBLES_DRIVER=13000,
+ *                             DOUBLES_MEMORY=BYTES
  *   DOUBLES_TEXTS=DIR:DIR     where --save-temps kept the texts of cubins
  *   DOUBLES_CACHE=DIR         where compiled texts are kept (APC_COMPILED, else /tmp)
- *   DOUBLES_HEADERS=DIR       the source tree with tests/dialect/prelude_host.h (that of the build)
- *   DOUBLES_DNN_GAPS=N        one thing in N that could be asked for is not supported by cuDNN (8; 0: all is)
- *   DOUBLES_FAIL=[NAME:]N     the N-th call (of that function) fails; DOUBLES_FAIL_LATE=N: the N-th piece of work does
- *   DOUBLES_DROP=NAME:N       the N-th call of that function does nothing and says that it did
- *   DOUBLES_SHIFT=N           the N-th launch gets one of its addresses 64 bytes further
- *   DOUBLES_STALE=N           the N-th launch that could gets the addresses of one of the same kernel with other sizes
- *   DOUBLES_EARLY=N           an event behind a copy from or to the host has happened before it has, or a stream is
- *                             empty before a graph in it has written to the host: the N-th of those that had not, or
- *                             was not, when it was asked for first
- *   DOUBLES_LATER=N           the N-th group of calls of NCCL is begun behind the next one
- *   DOUBLES_KEY=N             in the N-th split of a communicator this rank comes first, or last if it is the first
- *   DOUBLES_ENDING=N          the end of a communicator is there after N questions
- *   DOUBLES_STALL=N           from its N-th piece of work on the device makes no progress
- *   DOUBLES_ON=D              faults, stalls, names and traces are those of the process that uses device D (any)
- *   DOUBLES_WATCH=1           work that uses memory without an order is a violation (watch.h)
- *   DOUBLES_TRACE=FILE        with WATCH: what is asked for and what it touches is added to that file (waits.py)
- *   DOUBLES_REPORT=FILE       violations are also added to that file
- *   DOUBLES_CALLS=FILE        at the end a line with the number of calls is added to that file
- *   DOUBLES_NAMES=FILE        a line with the name of every call is added to that file (cuMemsetD32Async_host: of one
- *                             that fills memory of the host), and of the settings STALE, EARLY, LATER and KEY whenever
- *                             there could have been a turn of theirs
- *   DOUBLES_ALLOCATED=FILE    a line "DEVICE BYTES" is added to that file for memory that is allocated; BYTES is below
- *                             0 where it is given back
+ *   DOUBLES_HEADERS=DIR       the source tree with tests/dialect/prelude_host.h (default: that of the build)
+ *   DOUBLES_DNN_GAPS=N        cuDNN does not support one request in N (8; 0: it supports all)
+ *   DOUBLES_FAIL=[NAME:]N     the N-th call (of that function) fails; DOUBLES_FAIL_LATE=N: the N-th piece of work fails
+ *   DOUBLES_DROP=NAME:N       the N-th call of that function does nothing but reports success
+ *   DOUBLES_SHIFT=N           the N-th launch gets one of its addresses 64 bytes too high
+ *   DOUBLES_STALE=N           the N-th possible launch gets the addresses of one of the same kernel with other sizes
+ *   DOUBLES_EARLY=N           the N-th query is answered too early: an event after a copy from or to the host counts as
+ *                             reached, or a stream as empty before a graph in it has written to the host; only first
+ *                             queries that came too early are counted
+ *   DOUBLES_LATER=N           the N-th group of NCCL calls begins after the next one
+ *   DOUBLES_KEY=N             in the N-th split of a communicator this rank becomes the first, or the last if it is
+ *                             first
+ *   DOUBLES_ENDING=N          the end of a communicator is reached after N queries
+ *   DOUBLES_STALL=N           from its N-th piece of work on, the device makes no progress
+ *   DOUBLES_ON=D              faults, stalls, names and traces apply to the process that uses device D (default: any)
+ *   DOUBLES_WATCH=1           unordered uses of memory are violations (watch.h)
+ *   DOUBLES_TRACE=FILE        with WATCH: appends requests and the memory that they touch to that file (waits.py)
+ *   DOUBLES_REPORT=FILE       violations are also appended to that file
+ *   DOUBLES_CALLS=FILE        at the end a line with the number of calls is appended to that file
+ *   DOUBLES_NAMES=FILE        the name of every call is appended to that file (cuMemsetD32Async_host: of one that fills
+ *                             host memory), and that of the settings STALE, EARLY, LATER and KEY whenever they could
+ *                             have applied
+ *   DOUBLES_ALLOCATED=FILE    a line "DEVICE BYTES" is appended to that file for allocated memory; BYTES is negative
+ *                             for freed memory
  *
- * A violation is what a GPU would not report but must not happen, or what it reports as an error of the device: it is
- * written to standard error, and the process ends with DOUBLE_EXIT instead of its exit code.
+ * A violation is an error that a GPU would not report, or would report as an error of the device: it is written to
+ * standard error, and the process ends with DOUBLE_EXIT instead of its exit code.
  *
  * Everything is called with the lock held (double_enter). */
 #ifndef APC_TESTS_DOUBLES_DOUBLE_H
@@ -48,25 +50,25 @@
 #define DOUBLE_API __attribute__((visibility("default")))
 enum { DOUBLE_EXIT = 97, DOUBLE_DEVICES = 16 };
 
-/* ---- calls: the first line of every function of an API is ENTER(name), or ENTER_OR(name, code) where the library's
+/* ---- calls: the first line of every function of an API is ENTER(name), or ENTER_OR(name, code) if the library's
  * errors are not the driver's */
 
-/* Takes the lock, lets queues be served for a while, counts the call.  False: this call is to fail. */
+/* Takes the lock, serves queues for a while, counts the call.  False: this call must fail. */
 DOUBLE_API bool double_enter(const char *name);
-DOUBLE_API bool double_drops(void); /* it fails, but is to say that it succeeded */
+DOUBLE_API bool double_drops(void); /* it does nothing but reports success */
 DOUBLE_API void double_leave(const bool *entered);
 #define ENTER_OR(name, code) \
   __attribute__((cleanup(double_leave))) const bool entered = double_enter(#name); \
   if (!entered) return (code)
 
-/* Is it now the turn of what that setting asks for?  Then it says so.  `seen` counts the turns. */
+/* True if that setting applies now, which is then reported.  `seen` counts the occasions. */
 DOUBLE_API bool double_turn(const char *setting, int64_t *seen, const char *what);
 
-/* ---- what is wrong */
+/* ---- violations */
 
 DOUBLE_API void double_violation(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* Called when the process ends without an error: reports what was not given back. */
+/* Called when the process ends without an error: reports leaks. */
 DOUBLE_API void double_at_end(void (*leaks)(void));
 
 /* ---- the environment */
@@ -77,26 +79,26 @@ static inline bool double_chance(int of) { return double_random() % (uint64_t)of
 
 /* ---- memory of devices */
 
-/* Where the doubles themselves find device memory; NULL after a violation unless all bytes are in one allocation of
- * that device.  `what` names who asks. */
+/* Returns the double's own memory for a device address; NULL after a violation unless all bytes are in one allocation
+ * of that device.  `what` names the caller. */
 DOUBLE_API char *double_at(int device, CUdeviceptr at, uint64_t bytes, const char *what);
 
 /* ---- work */
 
-/* What is done in the order of a stream, once per launch.  Immutable but for its references: a graph launches it again
- * and again. */
+/* Work in the order of a stream, run once per launch.  Immutable except for its references: a graph launches it
+ * repeatedly. */
 typedef struct DoubleWork DoubleWork;
 typedef void DoubleVisit(void *context, uint64_t at, uint64_t bytes, bool writes);
 typedef struct DoubleWorkKind {
-  /* Begun on the host, in the order of calls, whenever it is launched; may be NULL.  Its state is handed on. */
+  /* Begins on the host, in the order of calls, at each launch; may be NULL.  Returns the state for `run`. */
   void *(*launch)(const DoubleWork *w);
-  /* True when done; false: others have to do something first. */
+  /* True if done; false if it depends on other work. */
   bool (*run)(const DoubleWork *w, void *state);
   void (*drop)(DoubleWork *w); /* with the last reference */
-  void (*forget)(void *state); /* of a launch that never ran; may be NULL */
-  /* Visits what it may read or write: device memory and the host's. */
+  void (*forget)(void *state); /* the state of a launch that never ran; may be NULL */
+  /* Visits the memory that it may read or write: of devices and of the host. */
   void (*ranges)(const DoubleWork *w, DoubleVisit *visit, void *context);
-  bool tells; /* what it really touches it says while it runs (watch.h); `ranges` is more than that */
+  bool tells; /* it reports what it really touches while it runs (watch.h); `ranges` is a superset */
 } DoubleWorkKind;
 struct DoubleWork {
   const DoubleWorkKind *kind;
@@ -106,26 +108,26 @@ struct DoubleWork {
 
 DOUBLE_API void double_work_drop(DoubleWork *w);
 
-/* Adds work to a stream, or to the graph that is captured there; takes the reference. */
+/* Adds work to a stream, or to the graph that is captured there; takes ownership of the reference. */
 DOUBLE_API CUresult double_submit(CUstream stream, DoubleWork *w);
 
-/* Is it captured what that stream is asked for?  Does an executable graph have work like that? */
+/* True if that stream is being captured. */
 DOUBLE_API bool double_captures(CUstream stream);
 DOUBLE_API bool double_in_graph(bool (*is)(const DoubleWork *w, const void *what), const void *what);
 
-/* The device whose context is current on this thread, of a stream; -1: none. */
+/* The device of this thread's current context, or of a stream; -1 if none. */
 DOUBLE_API int double_current(void);
 DOUBLE_API int double_stream_device(CUstream stream);
 DOUBLE_API int double_physical(int device);
 
-/* Device work has failed: all calls say so from now on. */
+/* Work on the device has failed: all calls report the error from now on. */
 DOUBLE_API void double_device_error(int device, CUresult error, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Lets other processes and threads come on while something is waited for. */
+/* Lets other processes and threads run while this one waits. */
 DOUBLE_API void double_nap(void);
 
-/* Serves queues for a moment without being forced to; for calls that poll. */
+/* Serves queues for a moment without need; for calls that poll. */
 DOUBLE_API void double_serve(void);
 
 #endif

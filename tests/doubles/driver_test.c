@@ -1,7 +1,7 @@
-/* tests/doubles/driver_test.c - the double of the driver: what is right stays right under every seed, and what a GPU
- * would punish now and then is found.
+/* tests/doubles/driver_test.c - the double of the driver: correct programs stay correct under every seed, and races
+ * that a GPU shows only now and then are found.
  *
- * Kernels are compiled by NVRTC; without it their cases are left out (and the program says so). */
+ * Kernels are compiled by NVRTC; without it their cases are skipped (and the program says so). */
 #include <stdatomic.h>
 
 #include "base/hash.h"
@@ -14,7 +14,7 @@
 
 enum { N = 1000 };
 
-/* ---- what the cases are made of */
+/* ---- helpers of the cases */
 
 static CUcontext context;
 static CUstream one, two;
@@ -72,7 +72,7 @@ static int read_back(bool waits) {
   int result = RIGHT;
   begin();
   MUST(cuMemHostAlloc((void **)&to, N, 0));
-  for (int round = 0; round < 2; round++) { /* the second finds the first one's values if it does not wait */
+  for (int round = 0; round < 2; round++) { /* the second finds the values of the first if it does not wait */
     MUST(cuMemsetD8Async(a, 5, N, one));
     MUST(cuMemcpyDtoHAsync_v2(to, a, N, one));
     if (waits) MUST(cuStreamSynchronize(one));
@@ -95,7 +95,7 @@ static int pageable(void) {
   return end(look(a, 3));
 }
 
-/* Two streams, captured: 7 goes to a, from there to b. */
+/* Two streams, captured: 7 goes to a, and from there to b. */
 static int captured(bool waits, bool joins) {
   CUevent e;
   CUgraph g;
@@ -115,7 +115,7 @@ static int captured(bool waits, bool joins) {
   MUST(cuGraphDestroy(g));
   MUST(cuMemsetD8Async(a, 9, N, one));
   MUST(cuGraphLaunch(x, one));
-  MUST(cuMemsetD8Async(a, 8, N, one)); /* behind all of the graph */
+  MUST(cuMemsetD8Async(a, 8, N, one)); /* after all of the graph */
   int result = look(b, 7);
   MUST(cuGraphExecDestroy(x));
   MUST(cuEventDestroy_v2(e));
@@ -125,7 +125,7 @@ static int graph_with_wait(void) { return captured(true, true); }
 static int graph_without_wait(void) { return captured(false, true); }
 static int graph_unjoined(void) { return captured(true, false); }
 
-/* A word of pinned memory is written by a graph, before and behind a copy, while the host looks. */
+/* A graph writes a word of pinned memory, before and after a copy, while the host polls it. */
 static int words(void) {
   _Atomic uint32_t *word;
   CUgraph g;
@@ -142,10 +142,10 @@ static int words(void) {
   MUST(cuGraphInstantiateWithFlags(&x, g, 0));
   MUST(cuGraphDestroy(g));
   MUST(cuGraphLaunch(x, one));
-  MUST(cuGraphExecDestroy(x)); /* it is over when its launch is */
+  MUST(cuGraphExecDestroy(x)); /* destroyed after its launch is over */
   while (cuStreamQuery(one) == CUDA_ERROR_NOT_READY) {
     uint32_t now = atomic_load(word);
-    CHECKF(now >= seen && now <= 2, "%u behind %u", now, seen);
+    CHECKF(now >= seen && now <= 2, "%u after %u", now, seen);
     seen = now;
   }
   CHECK(atomic_load(word) == 2);
@@ -153,7 +153,7 @@ static int words(void) {
   return end(test_failed_here ? WRONG : look(a, 7));
 }
 
-/* Captured from the second stream, launched in the first one; what the second one is asked for has no order with it. */
+/* Captured from the second stream, launched in the first; later work of the second stream is unordered with it. */
 static int graph_beside(void) {
   CUgraph g;
   CUgraphExec x;
@@ -188,7 +188,8 @@ static int forbidden(void) {
   return end(test_failed_here ? WRONG : RIGHT);
 }
 
-/* Large memory begins as 0xff, its last bytes too, and is nobody else's: what is written there is seen there alone. */
+/* Large memory starts as 0xff, up to its last bytes, and is not shared: other allocations do not see what is
+   written. */
 static int large_memory(void) {
   enum { LARGE = (1 << 20) + 5000 };
   static unsigned char got[2][LARGE];
@@ -208,7 +209,7 @@ static int large_memory(void) {
   return end(result);
 }
 
-/* Two streams write one value: no number is ever wrong. */
+/* Two streams write the same value: the numbers are always right. */
 static int same_value(void) {
   begin();
   MUST(cuMemsetD8Async(a, 7, N, one));
@@ -216,7 +217,7 @@ static int same_value(void) {
   return end(look(a, 7));
 }
 
-/* Both read a, and write in different places. */
+/* Both read a, and write to different places. */
 static int apart(void) {
   begin();
   MUST(cuMemsetD8Async(a, 7, N, one));
@@ -342,8 +343,8 @@ static void memory(void) {
   child_ends("other_device", DOUBLE_EXIT, "on device 1 is given an address of device 0", NULL);
   child_ends("host_address", DOUBLE_EXIT, "is not pinned", NULL);
   child_ends("on_the_host", -SIGSEGV, "the host reads or writes memory of a device", NULL);
-  child_ends("too_early_given_back", DOUBLE_EXIT, "work that is not done uses the memory", "DOUBLES_SEED=3");
-  child_ends("leaks", DOUBLE_EXIT, "1000 bytes of device 0 are not given back", NULL);
+  child_ends("too_early_given_back", DOUBLE_EXIT, "unfinished work uses the memory", "DOUBLES_SEED=3");
+  child_ends("leaks", DOUBLE_EXIT, "1000 bytes of device 0 are not freed", NULL);
   CHECK(strstr(child_said, "1 events of device 0 are not destroyed"));
 }
 
@@ -386,7 +387,7 @@ static int stalls(void) {
   _exit(cuEventQuery(e) == CUDA_ERROR_NOT_READY ? RIGHT : WRONG);
 }
 
-/* Nobody calls, and the device goes on all the same. */
+/* The device goes on without further calls. */
 static int goes_on(void) {
   unsigned char *to;
   begin();

@@ -1,8 +1,8 @@
 #!/bin/bash
-# What a program for GPUs says and leaves when a device, a driver or a call fails: on the doubles.  A run is three
-# requests: one call by call, one that is captured, one that is replayed.
-#   faults.sh APC DOUBLES [EVERY]        every EVERY-th call of a run fails in turn (1: all of them), and of those that
-#                                        make graphs each.  Every fourth of those where APC_QUARTER says so (test.sh)
+# The messages, exit codes and leftovers of a program for GPUs when a device, a driver or a call fails: on the doubles.
+# A run is three requests: one call by call, one that is captured, one that is replayed.
+#   faults.sh APC DOUBLES [EVERY]        every EVERY-th call of a run fails, one per run (1: all of them), and each call
+#                                        that makes graphs.  Every fourth of those if APC_QUARTER says so (test.sh)
 . "$(dirname "$0")/../cli/lib.sh"
 doubles=$(realpath "$2") every=${3:-1} first=0 number=0
 [ -z "${APC_QUARTER-}" ] || every=$((every * 4)) first=$APC_QUARTER
@@ -19,14 +19,14 @@ no_rank_is_left() { [ -z "$(ranks)" ]; }
 nothing_is_left() { check "a rank is left" no_rank_is_left; check "shared memory is left" test -z "$(ls shared)"; }
 no_violation() { check "$(cat report 2>/dev/null)" test ! -s report; }
 
-# the run as it should be
+# the correct run
 expect 0 "" "${run[@]}" "${ask[@]}"
 only_wrote
 no_violation
 nothing_is_left
 cp logits.npy right.npy
 
-# as ranks that a launcher starts
+# as ranks started by a launcher
 port=$((20000 + $$ % 20000))
 launcher=(WORLD_SIZE=4 LOCAL_WORLD_SIZE=4 MASTER_ADDR=127.0.0.1 MASTER_PORT=$port)
 rm -f logits.npy
@@ -45,19 +45,19 @@ expect 6 "on its device" "${run[@]}" DOUBLES_MEMORY=20000 "${ask[@]}"
 expect 5 "no NVIDIA driver" env LD_LIBRARY_PATH=/nowhere "${ask[@]}"
 nothing_is_left
 
-# a rank that makes no progress; a piece of work that fails: in the first request, the second, the third
-# (where it stands in communication, those that wait with it are as late)
+# a rank that makes no progress; a piece of work that fails: in the first request, the second, the third (if it is
+# communication, the ranks that wait for it are late, too)
 works=$(rm -f trace; "${run[@]}" DOUBLES_ON=1 DOUBLES_WATCH=1 DOUBLES_TRACE="$work/trace" "${ask[@]}" >out 2>err; grep -cE '^(work|node) ' trace)
 each=$((works / 3))
 check "a rank does $works pieces of work" test $each -gt 30
-for ((n = 40; n <= works; n += each)); do # behind what prepares weights
+for ((n = 40; n <= works; n += each)); do # after the preparation of weights
   expect 7 "is late" "${run[@]}" DOUBLES_ON=1 DOUBLES_STALL=$n "${ask[@]/20s/2s}"
   check "work $n: the call that is late" grep -qE "$late_call" err
   expect 6 "CUDA_ERROR_LAUNCH_FAILED" "${run[@]}" DOUBLES_ON=1 DOUBLES_FAIL_LATE=$n "${ask[@]}"
 done
 nothing_is_left
 
-# hit SIGNAL CODE TEXT VARIABLE...: a rank that is hit while all compute.
+# hit SIGNAL CODE TEXT VARIABLE...: a signal hits a rank while all compute.
 hit() {
   local signal=$1 code=$2 text=$3 process got
   shift 3
@@ -81,10 +81,9 @@ for engine in nccl staged; do
   hit STOP 7 "rank 1" APC_COMM=$engine
 done
 
-# Every call in turn, of every rank: the N-th of each function, but of those that ask whether something is over, how many
-# of which there are depends on how long it takes, only some.  Its failure is named, with exit code 6, or 5 while the GPU
-# is looked for; what is given back at the end may fail unseen when the results are right, and so may a question that
-# only some runs come to.
+# Fails every call once, on every rank: the N-th of each function.  Of queries, whose number depends on timing, only
+# some.  The failed call is named, with exit code 6, or 5 while the GPU is looked for; calls that free may fail silently
+# at the end if the results are right, and so may a query that only some runs make.
 for r in 0 1 2 3; do "${run[@]}" DOUBLES_ON=$r DOUBLES_NAMES="$work/names.$r" "${ask[@]}" >out 2>err; done
 asks='cuStreamQuery|cuEventQuery|ncclCommGetAsyncError'
 for r in 0 1 2 3; do grep -vE "^($asks|DOUBLES_.*)\$" names.$r | sort | uniq -c; done | awk '{ if ($1 > most[$2]) most[$2] = $1 }
@@ -101,24 +100,24 @@ while read -r n; do
   said=${said%_host} said=${said%_v[0-9]}
   case $code in
     0)
-      check "it failed unseen" grep -qE "$given_back|cuCtxSetCurrent|cuStreamSynchronize|^($asks)\$" <<<"$name"
+      check "it failed silently" grep -qE "$given_back|cuCtxSetCurrent|cuStreamSynchronize|^($asks)\$" <<<"$name"
       check "other results" cmp -s logits.npy right.npy
       nothing_is_left
       ;;
     5 | 6)
       check "$said is not named" grep -qE "^error: .*$said" err
       check "a rank is left" no_rank_is_left
-      rm -f shared/* # the double of NCCL leaves its own where a rank ends before all have met
+      rm -f shared/* # the double of NCCL leaves files if a rank ends before all have met
       ;;
     *) fail "exit $code" ;;
   esac
 done <some
 
-# Every EVERY-th call of each function of cuDNN, of a program in which it has every way to do a convolution.
+# Every EVERY-th call of each function of cuDNN, of a program that uses every kind of convolution.
 "$apc" "$source_dir/tests/doubles/convolutions.apc" -q --target dgx-a100x1 --dim batch=2 --save-temps=texts -o convolutions
 run+=("DOUBLES_SEED=6" "DOUBLES_DNN_GAPS=3")
 ask=(./convolutions --input x=random --output last=@last.npy)
-rm -f report # events whose end was made to fail
+rm -f report # events whose destruction was made to fail
 expect 0 "" "${run[@]}" DOUBLES_NAMES="$work/names" "${ask[@]}"
 only_wrote
 no_violation
@@ -138,7 +137,7 @@ while read -r count name; do
   done
 done <counts
 
-# The same of the functions that are asked for gradients, of a step of training.
+# The same for the functions of gradients, in a training step.
 cat >trained.apc <<'E'
 import nn
 

@@ -1,8 +1,8 @@
 /* tests/doubles/graph.c - see graph.h.
  *
- * A capturing stream knows the nodes its next node depends on (`tail`).  An event that is recorded there remembers
- * them; a stream that waits for it joins the capture with them.  At the end all nodes must be before the tail of the
- * stream where the capture began, or a stream was not joined again. */
+ * A capturing stream keeps the nodes that its next node depends on (`tail`).  An event that is recorded there saves
+ * them; a stream that waits for the event joins the capture with them.  At the end all nodes must be before the tail of
+ * the stream where the capture began, else a stream was not joined again. */
 #define _GNU_SOURCE
 #include "tests/doubles/graph.h"
 
@@ -20,11 +20,11 @@ struct GraphRun {
   bool *done;
   void **state;
   int left;
-  int *missing, *ready, nready; /* of each node: how many before it are not done; those that miss none */
-  WatchClock *clocks;           /* of nodes, with lanes and numbers; NULL: nobody watches */
+  int *missing, *ready, nready; /* per node: how many of its dependencies are not done; the nodes that miss none */
+  WatchClock *clocks;           /* of nodes, with lanes and numbers; NULL if not watched */
   int *lanes;
   uint32_t *numbers;
-  Mark *after, *finished; /* launches of one executable graph follow each other */
+  Mark *after, *finished; /* launches of one executable graph run in order */
 };
 
 struct CUgraphExec_st {
@@ -124,12 +124,12 @@ CUresult graph_begin(CUstream s, CUstreamCaptureMode mode) {
   return CUDA_SUCCESS;
 }
 
-/* All nodes before those of a set, and these. */
+/* All nodes before those of a set, including the set. */
 static int reach(CUgraph g, const NodeSet *from) {
   bool *seen = calloc((size_t)g->n + 1, sizeof *seen);
   int n = 0;
   for (int i = 0; i < from->n; i++) seen[from->items[i]] = true;
-  for (int i = g->n - 1; i >= 0; i--) { /* what a node depends on came before it */
+  for (int i = g->n - 1; i >= 0; i--) { /* nodes depend on earlier nodes only */
     if (!seen[i]) continue;
     n++;
     for (int k = 0; k < g->nodes[i].before.n; k++) seen[g->nodes[i].before.items[k]] = true;
@@ -199,7 +199,7 @@ static bool captures_still(const struct CUevent_st *e) {
   return false;
 }
 
-/* Called when the event was last recorded into a capture, or the stream captures. */
+/* Called if the event was last recorded into a capture, or the stream captures. */
 CUresult graph_wait(CUstream s, CUevent e) {
   watch_captured_wait(s->watched, e->capture ? e->number : 0);
   if (!captures_still(e))
@@ -240,7 +240,7 @@ static CUgraphExec *find_exec(CUgraphExec e) {
   return *p ? p : NULL;
 }
 
-/* The same nodes in the same order behind the same ones, of the same kinds: then the new parameters are taken over. */
+/* Requires the same nodes in the same order with the same dependencies and kinds; then takes the new parameters. */
 CUresult graph_exec_update(CUgraphExec e, CUgraph g, CUgraphExecUpdateResultInfo *why) {
   if (!find_exec(e)) return CUDA_ERROR_INVALID_HANDLE;
   bool same = e->graph->n == g->n;
@@ -344,7 +344,7 @@ static bool serve_node(GraphRun *r, int i) {
   return true;
 }
 
-/* The k-th that is ready, or the first behind it that does not wait for others. */
+/* Serves the k-th ready node, or the first later one that does not wait for others. */
 bool graph_run_serve(GraphRun *r, int k) {
   int n = r->nready;
   for (int i = 0; i < n; i++) {

@@ -13,8 +13,8 @@ typedef struct NodeSet {
 } NodeSet;
 
 typedef struct GraphNode {
-  DoubleWork *work; /* NULL: an event's */
-  CUevent record;   /* an event that the node records; NULL */
+  DoubleWork *work; /* NULL for an event's node */
+  CUevent record;   /* an event that the node records; NULL if none */
   NodeSet before, after;
   int watched; /* the stream that it was captured from, among clocks */
 } GraphNode;
@@ -33,21 +33,21 @@ typedef struct Capture {
   CUstreamCaptureMode mode;
   pthread_t thread;
   unsigned long long id;
-  CUresult broken; /* why it is invalid; CUDA_SUCCESS */
+  CUresult broken; /* why it is invalid; CUDA_SUCCESS if it is not */
 } Capture;
 
-/* A launch that is not yet done. */
+/* An unfinished launch. */
 typedef struct GraphRun GraphRun;
 
 CUresult graph_begin(CUstream s, CUstreamCaptureMode mode);
 CUresult graph_end(CUstream s, CUgraph *out);
 
-/* On streams that capture: work, records and waits. */
+/* For streams that capture: work, records and waits. */
 CUresult graph_add_work(CUstream s, DoubleWork *w);
 CUresult graph_record(CUstream s, CUevent e, bool external);
 CUresult graph_wait(CUstream s, CUevent e);
 
-/* A call that must not be made while this thread, or any, captures: makes the capture invalid. */
+/* A call that is forbidden while this thread, or any, captures: makes the capture invalid. */
 CUresult graph_forbidden(const char *what);
 CUresult graph_forbidden_on(CUstream s);
 
@@ -57,16 +57,16 @@ CUresult graph_exec_update(CUgraphExec e, CUgraph g, CUgraphExecUpdateResultInfo
 CUresult graph_exec_destroy(CUgraphExec e);
 CUresult graph_launch(CUgraphExec e, CUstream s);
 
-/* A run: how many nodes may be served now, serving the k-th of them (false: it has to wait), and whether all are done.
- */
+/* A run: the number of nodes that may be served now; serving the k-th of them (false if it must wait); whether all are
+ * done. */
 int graph_run_ready(const GraphRun *r);
 bool graph_run_serve(GraphRun *r, int k);
 bool graph_run_done(const GraphRun *r);
 void graph_run_drop(GraphRun *r);
-/* Its nodes get clocks, and the stream that it is added to one that is behind all of them; `clock`: the one before. */
+/* Gives its nodes clocks, and the stream that it is added to a clock after all of them; `clock`: the one before. */
 void graph_run_watch(GraphRun *r, CUstream s, WatchClock *clock);
-bool graph_run_gives_host(const GraphRun *r); /* it copies something to the host */
-/* The works of its nodes that are not done: the next one after *at. */
+bool graph_run_gives_host(const GraphRun *r); /* it copies to the host */
+/* The works of its unfinished nodes: the next one after *at. */
 const DoubleWork *graph_run_work(const GraphRun *r, int *at);
 
 void graph_leaks(void);

@@ -1,7 +1,7 @@
 #!/bin/bash
-# Requests as one graph, on the doubles: how many calls of the driver and of NCCL a request takes once it is captured
-# (one launch, and questions whether it is over), that it gives the same bits as call by call, and that an instruction
-# that is late is named as it is call by call.
+# Requests as one graph, on the doubles: how many calls of the driver and of NCCL a captured request makes (one launch,
+# and queries whether it is over), that it gives the same bits as call by call, and that a late instruction gets the
+# same name as call by call.
 #
 # usage: graphs.sh APC DOUBLES
 . "$(dirname "$0")/../cli/lib.sh"
@@ -21,7 +21,7 @@ compile() {
   program=("${run[@]}" "DOUBLES_TEXTS=$work/texts")
 }
 
-# calls RANK COMMAND...: how often that rank calls each function, but those that ask whether something is over
+# calls RANK COMMAND...: how often that rank calls each function, except queries whether something is over
 calls() {
   rm -f names
   "${program[@]}" DOUBLES_ON="$1" DOUBLES_NAMES="$work/names" "${@:2}" >/dev/null 2>err
@@ -29,7 +29,8 @@ calls() {
   grep -vE "^($asks|DOUBLES_.*)\$" names | sort | uniq -c | awk '{print $2, $1}' >calls.now
 }
 
-# more RANKS FEW MANY COMMAND...: what MANY more requests than FEW call, each of them, with the number as the last word
+# more RANKS FEW MANY COMMAND...: the calls per request, from a run of MANY requests minus a run of FEW; the number of
+# requests is the last word of the command
 more() {
   local ranks=$1 few=$2 many=$3 r
   shift 3
@@ -59,13 +60,13 @@ request() {
     expect 0 "" "${program[@]}" DOUBLES_SEED=$seed "./$name" "${ask[@]}" --bench=2
     check "$name, seed $seed: other bits than call by call" cmp -s logits.npy eager.npy
   done
-  # communicators whose ends take long are not given up for what is closed already
+  # communicators that take long to end are still waited for when others are closed
   [ "$ranks" = 1 ] && return
   rm -f names
   expect 0 "" "${program[@]}" DOUBLES_ENDING=2500 MALLOC_PERTURB_=165 DOUBLES_ON=0 DOUBLES_NAMES="$work/names" "./$name" "${ask[@]}" --bench=2
   check "$name, slow ends: $(grep -E '^ncclComm(Abort|Destroy)$' names | sort | uniq -c | paste -sd' ')" \
     eval 'grep -q ncclCommDestroy names && ! grep -q ncclCommAbort names'
-  # and through the host's memory, where runs of calls are recorded between communication
+  # and through host memory, where the calls between communication are recorded
   expect 0 "" "${program[@]}" APC_COMM=staged "./$name" "${ask[@]}" --bench=2
   more 1 2 5 env APC_COMM=staged "./$name" "${ask[@]}" --bench=
   check "$name, staged: $(paste -sd' ' more.0)" grep -q '^cuMemcpyDtoHAsync' more.0
@@ -79,7 +80,7 @@ llama="-D layers=2 -D d=64 -D heads=4 -D kv_heads=4 -D ffn=96"
   request pipeline 4 llama.apc $small $llama --target dgx-a100x4 --tp 2 --pp 2 --micro-batches 2
 }
 
-# A loop's rounds are read: call by call, with runs of calls recorded.
+# Rounds of a loop are read by the host: call by call, with stretches of recorded calls.
 compile loop lstm.apc -D layers=1 -D d=32 -D vocab=50 --dim batch=2 --dim seq=5 --target dgx-a100x1
 more 1 2 5 "./$name" "${ask[@]}" --bench=
 check "$name: $(paste -sd' ' more.0)" grep -q '^cuMemcpyDtoHAsync' more.0
@@ -105,14 +106,14 @@ steps() { # steps NAME RANKS OPTIONS...
 steps data_parallel 2 --target dgx-a100x2 --dp 2 --micro-batches 2
 steps training_pipeline 2 --target dgx-a100x2 --pp 2 --micro-batches 4
 
-# What is late, call by call and in a graph: the same at the same piece of work.  On a busy machine another one may be late
-# by a second: then once more, with more patience.
+# A late instruction has the same name at the same piece of work, call by call and in a graph.  On a busy machine
+# another one may be late by a second: then the test retries with a longer timeout.
 patience=1s
-late() { # late SETTINGS...: where, according to the error
+late() { # late SETTINGS...: the late call, according to the error
   expect 7 "is late" "${program[@]}" "$@" "./$name" "${ask[@]}" --bench=2 --timeout $patience
   sed -nE "s/.*error: rank ([0-9]+) is late.*( at step [0-9]+ .*)/\1\2/p" err
 }
-works() { # works REQUESTS: pieces of work that the first rank does
+works() { # works REQUESTS: the number of pieces of work of the first rank
   rm -f trace
   "${program[@]}" DOUBLES_ON=0 DOUBLES_WATCH=1 DOUBLES_TRACE="$work/trace" "./$name" "${ask[@]}" --bench="$1" >/dev/null
   grep -cE '^(work|node) ' trace
@@ -128,7 +129,7 @@ for k in 2 5 12 24; do # of the third request
   done
   check "$name, work $n of $two: late is '$graph', call by call '$eager'" test -n "$graph" -a "$graph" = "$eager"
 done
-# A sum that one rank leaves out: the other waits in it.
+# One rank skips a sum, the other waits in it.
 # shellcheck disable=SC2086
 compile tensors llama.apc $small $llama --target dgx-a100x2 --tp 2
 calls 1 "./$name" "${ask[@]}"
@@ -142,7 +143,7 @@ check "$name: no collective is named: $graph" grep -q 'all_reduce.*waiting in al
 # The third request, a replay: around its second sum; the key is that of this request.
 one=$(works 1) two=$(works 2)
 at=$(grep -E '^(work|node) ' trace | awk -v one="$one" '$2 > one && /ncclAllReduce/ && ++n == 2 { print $2; exit }')
-# The collective and its wait are two steps; which of them the other queue has reached by then is open.
+# The collective and its wait are two steps; the other queue may have reached either of them.
 collectives() { sed -nE 's/ at step [0-9]+ \([a-z_]+ of ([^ )]+)[^)]*\), (waiting in .*)/ \1, \2/p' "$1" | sort -u; }
 for patience in 1s 30s; do
   : >eager.late >graph.late

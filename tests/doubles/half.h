@@ -16,7 +16,7 @@ static inline float half_float(uint32_t u) {
   return f;
 }
 
-/* To the nearest with `drop` bits less, ties to even. */
+/* Rounds to the nearest with `drop` bits less, ties to even. */
 static inline uint32_t half_round(uint32_t u, int drop) {
   if ((u & 0x7fffffff) > 0x7f800000) return u | 0x400000;
   return (u + ((1u << (drop - 1)) - 1) + (u >> drop & 1)) >> drop << drop;

@@ -1,5 +1,5 @@
 #!/bin/sh
-# The functions, types and numbers of the doubles against NVIDIA's own headers, where these are: SOURCE_DIR [FOLDER...]
+# Compares the functions, types and numbers of the doubles with NVIDIA's own headers, if present: SOURCE_DIR [FOLDER...]
 cd "$1" && shift || exit 2
 for folder in "$@" "${CUDA_HOME:-/usr/local/cuda}/include" /usr/local/include; do
   [ -f "$folder/cuda.h" ] && break

@@ -1,6 +1,6 @@
 #!/bin/bash
-# Indices that a model computes, outside their table, in programs for GPUs on the doubles: the run ends as on CPU ranks,
-# with the same message and exit code 1, call by call and in graphs, in rounds of loops, in steps of training.
+# Computed indices outside their table, in programs for GPUs on the doubles: the run ends as on CPU ranks, with the same
+# message and exit code 1, call by call and in graphs, in rounds of loops, in training steps.
 #
 # usage: indices.sh APC DOUBLES
 . "$(dirname "$0")/../cli/lib.sh"
@@ -56,7 +56,7 @@ rows[19, 1], rows[18, 0] = 9, 31
 np.save("more.npy", rows)
 P
 
-# A table that is looked up: one wrong index, several, and the first of many.
+# A table lookup: one wrong index, several, and the first of many.
 cat >look.ir <<'I'
 apc.ir 1
 symbol b hint 4
@@ -80,12 +80,12 @@ for ranks in 1 2; do
   refused "index [1, 1] is 10; it must be 0 to 9" --input i=@one.npy --bench=3 --output y=@y.npy
   refused "index [2, 0] is 100; it must be 0 to 9" --input i=@late.npy
   check "outputs of a run that failed" test ! -e y.npy
-  [ $ranks = 2 ] && continue # either may say it first
+  [ $ranks = 2 ] && continue # either may report it first
   refused "index [1, 1] is 10; it must be 0 to 9" --input i=@several.npy
   refused "index [3456, 2] is 51; it must be 0 to 9" --input i=@many.npy
 done
 
-# Where nothing is wrong, a request that is captured calls nothing but its graph.
+# If no index is wrong, a captured request calls nothing but its graph.
 calls() {
   rm -f names
   expect 0 "" "${gpu[@]}" DOUBLES_ON=0 "DOUBLES_NAMES=$work/names" ./look2 --input i=@right.npy --warmup=0 --bench="$1"
@@ -95,7 +95,7 @@ calls 2
 calls 5
 check "calls of more requests: $(diff calls.2 calls.5)" test "$(diff calls.2 calls.5 | awk '/[<>]/ { print $3 }' | uniq)" = cuGraphLaunch
 
-# Ranks of a launcher, whichever of them it is: all end.
+# Ranks of a launcher: the wrong index may be on any rank, and all ranks end.
 for file in one late; do
   launcher=(WORLD_SIZE=2 LOCAL_WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=$((20000 + $$ % 20000)))
   "${gpu[@]}" "${launcher[@]}" RANK=1 LOCAL_RANK=1 ./look2 >out.1 2>err.1 &
@@ -103,7 +103,7 @@ for file in one late; do
   wait
 done
 
-# In a loop: the first round that has one, though later rounds have others, of earlier elements.
+# In a loop: the first round with a wrong index is reported, though later rounds have wrong indices of earlier elements.
 cat >rounds.ir <<'I'
 apc.ir 1
 func @main level 1 {
@@ -127,7 +127,7 @@ I
 compile rounds rounds.ir dgx-a100x1 ""
 refused "index [3, 0] is 11; it must be 0 to 8" --input t=zeros --input i=@right.npy
 
-# A loop that what it gets for a wrong index keeps going: it ends where the host reads whether it goes on.
+# A loop whose condition stays true because of the result for a wrong index: it ends when the host reads the condition.
 cat >endless.ir <<'I'
 apc.ir 1
 func @main level 1 {
@@ -148,7 +148,7 @@ I
 compile endless endless.ir dgx-a100x1 ""
 refused "index is 9; it must be 0 to 8" --input t=zeros --input i=zeros
 
-# A step of training, the fifth, when steps are graphs: the checkpoint of the fourth stays, and no weights are written.
+# A training step, the fifth, when steps are graphs: the checkpoint of the fourth stays, and no weights are written.
 trained() { # trained DATA RANKS PLAN
   compile "train$2${3//[^0-9a-z]/}" look.ir "dgx-a100x$2" "$3" --train cross_entropy --batch 4 --optimizer "sgd(lr=1e-1)"
   local data=(--data "i=@$1.npy" --data labels=@labels.npy --shuffle none --every 1)

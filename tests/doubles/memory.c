@@ -49,7 +49,7 @@ const MemoryPlace *memory_place(uint64_t at) {
   return a ? &a->place : NULL;
 }
 
-/* ---- accesses to what is not there */
+/* ---- accesses to unmapped addresses */
 
 static void describe(char *to, size_t n, uint64_t at) {
   const Allocation *best = NULL;
@@ -57,7 +57,7 @@ static void describe(char *to, size_t n, uint64_t at) {
   for (const Allocation *a = allocations; a; a = a->next)
     if (a->place.at <= device_at) best = a;
   if (best)
-    snprintf(to, n, "address 0x%llx: %lld bytes behind the begin of %llu bytes of device %d",
+    snprintf(to, n, "address 0x%llx: %lld bytes after the begin of %llu bytes of device %d",
              (unsigned long long)device_at, (long long)(device_at - best->place.at),
              (unsigned long long)best->place.bytes, best->place.device);
   else snprintf(to, n, "address 0x%llx", (unsigned long long)device_at);
@@ -70,7 +70,7 @@ static void on_fault(int signal, siginfo_t *info, void *context) {
   describe(where, sizeof where, at);
   if (doing) double_violation("%s reaches outside of its memory: %s", doing, where);
   else if (memory_device_of(at) >= 0) double_violation("the host reads or writes memory of a device: %s", where);
-  sigaction(signal, &before, NULL); /* and now as it would have been: the instruction is executed again */
+  sigaction(signal, &before, NULL); /* the instruction runs again with the previous handler */
 }
 
 void memory_doing(const char *what) { doing = what; }
@@ -102,7 +102,7 @@ static void insert(Allocation *a) {
   a->next = *p, *p = a;
 }
 
-/* A file of this process in memory, all 0xff; -1: there is none. */
+/* A file in memory, all 0xff, for this process; -1 if it cannot be made. */
 static int spoilt_file(void) {
   static int fd = -2;
   static char spoilt[SPOILT];
@@ -113,8 +113,8 @@ static int spoilt_file(void) {
   return fd;
 }
 
-/* Whole pages are that file's, again and again, until somebody writes there: most of what is allocated, as workspaces
- * of libraries are, nobody ever touches. */
+/* Maps whole pages to that file, repeatedly, until a write copies them: most allocated memory, such as workspaces of
+ * libraries, is never touched. */
 static void fill(const MemoryPlace *p) {
   char *at = bytes_of(p);
   uint64_t done = 0, whole = p->bytes / PAGE * PAGE;
@@ -122,7 +122,7 @@ static void fill(const MemoryPlace *p) {
     uint64_t n = whole - done < SPOILT ? whole - done : SPOILT;
     if (mmap(at + done, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_NORESERVE | MAP_FIXED, spoilt_file(), 0) !=
         at + done) {
-      double_violation("no memory for what is allocated");
+      double_violation("out of memory for an allocation");
       return;
     }
     done += n;
@@ -159,7 +159,7 @@ static void check_slack(const Allocation *a) {
   const unsigned char *p = (const unsigned char *)bytes_of(&a->place);
   for (uint64_t i = a->place.bytes; i < pages(a->place.bytes) && !a->registered; i++)
     if (p[i] != SLACK) {
-      double_violation("%llu bytes of device %d were written %llu bytes behind their end",
+      double_violation("%llu bytes of device %d were written %llu bytes past their end",
                        (unsigned long long)a->place.bytes, a->place.device, (unsigned long long)(i - a->place.bytes));
       return;
     }
@@ -171,7 +171,7 @@ static CUresult give_back(uint64_t at, bool on_device, bool registered) {
   a = *p;
   if (!a || (a->place.device >= 0) != on_device || a->registered != registered) return CUDA_ERROR_INVALID_VALUE;
   check_slack(a);
-  int around = on_device ? 0 : PAGE; /* pages nobody reads */
+  int around = on_device ? 0 : PAGE; /* pages that are never read */
   if (!registered) munmap(bytes_of(&a->place) - around, pages(a->place.bytes) + 2 * (uint64_t)around);
   if (on_device) ranges[a->place.device].used -= a->place.bytes, note(a->place.device, -(int64_t)a->place.bytes);
   *p = a->next;
@@ -202,7 +202,7 @@ CUresult memory_register(void *at, uint64_t bytes) {
   return CUDA_SUCCESS;
 }
 
-/* ---- what others ask */
+/* ---- queries of other files */
 
 char *double_at(int device, CUdeviceptr at, uint64_t bytes, const char *what) {
   const MemoryPlace *p = memory_place(at);
@@ -217,8 +217,8 @@ char *double_at(int device, CUdeviceptr at, uint64_t bytes, const char *what) {
   return NULL;
 }
 
-/* At most this at once: the kernel copies 2 GiB - 4 KiB.  Where it is forbidden to ask it (some containers), what is
- * gone ends the process. */
+/* The most bytes per call: the kernel copies 2 GiB - 4 KiB.  If the call is forbidden (some containers), unmapped
+ * memory ends the process. */
 enum { AT_ONCE = 1 << 30 };
 
 static bool between(bool reads, void *ours, void *theirs, uint64_t bytes) {
@@ -245,8 +245,7 @@ void memory_leaks(int device) {
   for (const Allocation *a = allocations; a; a = a->next) {
     if (a->place.device != device) continue;
     check_slack(a);
-    double_violation(
-        device < 0 ? "%llu bytes of pinned memory are not given back" : "%llu bytes of device %d are not given back",
-        (unsigned long long)a->place.bytes, device);
+    double_violation(device < 0 ? "%llu bytes of pinned memory are not freed" : "%llu bytes of device %d are not freed",
+                     (unsigned long long)a->place.bytes, device);
   }
 }

@@ -1,9 +1,9 @@
 /* tests/doubles/memory.h - memory of devices and pinned memory of the host.
  *
- * Every device has a range of addresses of its own (MEMORY_BASE), at which nothing can be read or written: a program
- * that uses an address of a device on the host ends with a message.  The bytes lie MEMORY_SHIFT higher, each allocation
- * on pages of its own with unmapped ones between; the rest of its last page has a pattern that is looked at when it is
- * given back.  New memory, on both sides, is 0xff. */
+ * Every device has its own range of addresses (MEMORY_BASE), at which nothing can be read or written: a program that
+ * uses a device address on the host ends with a message.  The bytes are MEMORY_SHIFT higher, each allocation on its own
+ * pages with unmapped ones between; the rest of its last page has a pattern that is checked when it is freed.  New
+ * memory, on both sides, is 0xff. */
 #ifndef APC_TESTS_DOUBLES_MEMORY_H
 #define APC_TESTS_DOUBLES_MEMORY_H
 
@@ -14,7 +14,7 @@
 #define MEMORY_SHIFT UINT64_C(0x400000000000)
 
 typedef struct MemoryPlace {
-  int device; /* -1: pinned memory of the host */
+  int device; /* -1 for pinned memory of the host */
   uint64_t at, bytes;
 } MemoryPlace;
 
@@ -22,24 +22,24 @@ CUresult memory_alloc(int device, uint64_t bytes, uint64_t capacity, CUdeviceptr
 CUresult memory_free(CUdeviceptr at);
 uint64_t memory_used(int device);
 
-/* Pinned memory: allocated, or the host's own memory registered. */
+/* Pinned memory: allocated, or registered memory of the host. */
 CUresult memory_pin(uint64_t bytes, void **out);
 CUresult memory_register(void *at, uint64_t bytes);
 CUresult memory_unpin(void *at, bool registered);
 
-/* The device of an address in some device's range, allocated or not; -1: none. */
+/* The device of an address in some device's range, allocated or not; -1 if none. */
 int memory_device_of(uint64_t at);
-/* The allocation that an address is in, or one past the end of; NULL. */
+/* The allocation that contains an address, or that ends there; NULL if none. */
 const MemoryPlace *memory_place(uint64_t at);
 
-/* To and from memory of the host that may be gone.  False: it is. */
+/* Copies to and from memory of the host that may be unmapped.  False if it is. */
 bool memory_read_host(void *to, const void *from, uint64_t bytes);
 bool memory_write_host(void *to, const void *from, uint64_t bytes);
 
-/* From now on an access to memory that is not there is reported with what is being done; NULL: nothing. */
+/* From now on an access to unmapped memory is reported with the name of this work; NULL for none. */
 void memory_doing(const char *what);
 
-/* Reports what was not given back on a device (-1: pinned memory); memory that was written behind its end. */
+/* Reports leaks on a device (-1: pinned memory), and allocations that were overrun. */
 void memory_leaks(int device);
 
 #endif

@@ -1,8 +1,8 @@
 /* tests/doubles/module.c - see module.h.
  *
  * A launch is checked against the cubin (parameters, threads, shared memory) and the cubin against the text.  Words of
- * the parameters that are addresses of devices must lie in allocations of this one, and become addresses at which the
- * double finds the bytes; those that look like addresses of the host must be pinned memory. */
+ * the parameters that are addresses of devices must lie in allocations of this device, and are replaced by the
+ * addresses where the double keeps the bytes; words that look like addresses of the host must be pinned memory. */
 #include "tests/doubles/module.h"
 
 #include <dlfcn.h>
@@ -47,8 +47,8 @@ static void bind_function(CUmodule m, void *library, int i) {
     double_violation("%s: %d threads in the image, %d in the text", name, f->kernel->threads, f->threads);
 }
 
-/* Machine code for this device or a smaller one of its generation; PTX, which the driver compiles, for any smaller one.
- */
+/* Accepts machine code for this device or a smaller one of its generation; PTX, which the driver compiles, for any
+ * smaller one. */
 static CUresult read_image(int arch, const void *image, Cubin *out) {
   bool machine = memcmp(image, "\177ELF", 4) == 0;
   const char *wrong = machine ? cubin_read(image, out) : ptx_read(image, out);
@@ -118,7 +118,7 @@ typedef struct LaunchWork {
   char *parameters;
 } LaunchWork;
 
-/* An address as the host has them, or large enough to look like one. */
+/* True for values in the host's range of addresses. */
 static bool looks_like_host(uint64_t v) { return v >= UINT64_C(0x550000000000) && v < UINT64_C(0x800000000000); }
 
 static bool check_word(const LaunchWork *w, size_t at, uint64_t *word) {
@@ -156,7 +156,7 @@ static void launch_drop(DoubleWork *work) {
   free(work);
 }
 
-/* All that its parameters point into. */
+/* All allocations that its parameters point into. */
 static void launch_ranges(const DoubleWork *work, DoubleVisit *visit, void *context) {
   const LaunchWork *w = (const LaunchWork *)work;
   for (size_t i = 0; i < w->bytes / 8; i++) {
@@ -183,7 +183,7 @@ static CUresult check_shape(CUfunction f, const Launch *l) {
   return CUDA_SUCCESS;
 }
 
-/* The one struct of a kernel: by its address, or in a buffer with its size (then the size is checked too). */
+/* The only struct of a kernel: by its address, or in a buffer with its size (then the size is checked too). */
 static CUresult copy_parameters(LaunchWork *w, const Launch *l) {
   size_t bytes = (size_t)w->f->kernel->parameter_bytes, given = bytes;
   const void *from = l->parameters ? l->parameters[0] : NULL;
@@ -199,7 +199,7 @@ static CUresult copy_parameters(LaunchWork *w, const Launch *l) {
   return CUDA_SUCCESS;
 }
 
-/* On demand, an address of one launch is wrong. */
+/* On demand, makes an address of one launch wrong. */
 static void shift(LaunchWork *w) {
   static int64_t launches;
   size_t n = 0;
@@ -212,7 +212,7 @@ static void shift(LaunchWork *w) {
 
 static bool are_addresses(uint64_t x, uint64_t y) { return memory_device_of(x) >= 0 && memory_device_of(y) >= 0; }
 
-/* On demand, a launch has kept the addresses that it had at other sizes. */
+/* On demand, a launch keeps the addresses that it had at other sizes. */
 static void keep(CUfunction f, LaunchWork *w) {
   static int64_t seen;
   uint64_t *now = (uint64_t *)(void *)w->parameters, *before = f->last;

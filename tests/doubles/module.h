@@ -9,9 +9,9 @@ struct CUfunc_st {
   CUmodule module;
   const CubinKernel *kernel;
   void (*run)(const void *words, int64_t blocks, int descending);
-  int bytes, threads;     /* of the text */
-  int dynamic;            /* bytes of shared memory that a launch may ask for */
-  uint64_t *last, *other; /* parameters of the last launch, and of the last one with other numbers; NULL */
+  int bytes, threads;     /* from the text */
+  int dynamic;            /* the most dynamic shared memory of a launch, in bytes */
+  uint64_t *last, *other; /* parameters of the last launch, and of the last one with other numbers; NULL if none */
 };
 
 struct CUmod_st {

@@ -1,28 +1,28 @@
 #!/bin/bash
-# Mutants of programs for GPUs, on the doubles, which get two requests of other values, one call by call and one that is
-# captured, or one of each of three sizes: on one rank a call that copies, computes, communicates or waits for an
-# event is left out, an address is wrong, or one that was right at other sizes; memory of the host is used before a copy
-# is over; communication comes in another order, or the ranks of a communicator do; a barrier is missing from a kernel.
-# Each must be found under one of some seeds: another exit code, other numbers, or a violation.  At least 97 of 100 are;
-# the others are listed.  What no seed comes to is no mutant.
+# Mutants of programs for GPUs, on the doubles.  Each runs two requests with different values, one call by call and one
+# captured, or one of each of three sizes.  On one rank a call that copies, computes, communicates or waits for an event
+# is left out; an address is wrong, or belongs to other sizes; host memory is used before a copy is over; communication,
+# or the ranks of a communicator, are reordered; or a kernel lacks a barrier.  Each must be found under one of some
+# seeds: another exit code, other numbers, or a violation.  At least 97 of 100 are; the others are listed.  A mutation
+# that no seed reaches is not counted.
 #
-# Of the waits of queues for each other some are free: a run without them has the same order where memory is used.  Which
-# those are waits.py works out from what the run did, not from what is found without them; the doubles must find every
-# other one by who uses memory when (watch.h), in one run, and nothing where a free one is left out.  At most a quarter
-# of all waits are free: the runtime does not ask for what it has.
+# Some waits of queues for each other are free: a run without them has the same order of uses of memory.  waits.py finds
+# these from a trace of the run, not from the results without them; the doubles must detect the lack of every other wait
+# by the uses of memory (watch.h), in one run, and report nothing if a free one is left out.  At most a quarter of all
+# waits are free: the runtime does not request orders that it has.
 #
-# All of them with 12 seeds, November 2026: 334 of 339 are found (calls left out 169 of 172, waits 54 of 54, addresses 56 of
-# 56, communication 23 of 24, kept addresses 23 of 24, pinned memory 5 of 5, barriers 4 of 4); 6 more waits are free.
-# What survives:
-#   cut: launch 13, pipeline: launches 19 and 20 left out  positions, and how many keys there are: the request before has
-#                                                          left the same there
-#   sizes: STALE 7                                         how many keys there are: what is left in that memory is a
-#                                                          larger number, which hides none
+# All of them with 12 seeds, November 2026: 334 of 339 are found (calls left out 169 of 172, waits 54 of 54, addresses
+# 56 of 56, communication 23 of 24, kept addresses 23 of 24, pinned memory 5 of 5, barriers 4 of 4); 6 more waits are
+# free.  The survivors:
+#   cut: launch 13, pipeline: launches 19 and 20 left out  positions, and the number of keys: the request before has
+#                                                          left the same values there
+#   sizes: STALE 7                                         the number of keys: that memory still has a larger number,
+#                                                          which hides none
 #   pipeline: KEY 1                                        two ranks that only add up have no order
 #
 #   mutants.sh APC DOUBLES PROGRAMS [SEEDS [EVERY [KINDS]]]
-#     PROGRAMS: doubles_programs, which makes the requests; EVERY: every so many of the mutants only; KINDS: those
-#     that match, as "waits|free".  A quarter of them where APC_QUARTER says so (test.sh).
+#     PROGRAMS: doubles_programs, which makes the requests; EVERY: only one in so many mutants; KINDS: only mutants of
+#     matching kinds, as "waits|free".  A quarter of them if APC_QUARTER says so (test.sh).
 . "$(dirname "$0")/../cli/lib.sh"
 doubles=$2 programs=$(realpath "$3") seeds=${4:-8} every=${5:-1} kinds=${6:-.}
 small="-D vocab=500 --dim batch=2 --dim seq=32"
@@ -56,9 +56,9 @@ mutant() { # mutant KIND WHAT SETTINGS...
   total[$kind]=$((${total[$kind]:-0} + 1)) found[$kind]=$((${found[$kind]:-0} + 1 - result))
 }
 
-# Every call that does something.  Not among them: records of events, since who waits for one is; words that say how far a
-# queue has come (graphs.sh looks at these); waits for a whole queue, which EARLY has.  Waits of queues have a function of
-# their own.
+# Every call with an effect, except: records of events, whose waits are mutated; words that report the progress of a
+# queue (graphs.sh checks these); waits for a whole queue, which EARLY covers.  Waits between queues have their own
+# function.
 matter='cuEventSynchronize|cuMemcpy|cuMemset[A-Za-z0-9]*$|cuLaunchKernel|cuGraphLaunch|cublasLtMatmul$|cudnn(Con|Add|Act)|nccl(All|Red|Bro|Send|Recv)'
 calls_left_out() { # calls_left_out NAMES SETTINGS...
   local count call n names=$1
@@ -72,11 +72,11 @@ shifted_addresses() {
   for ((n = 1; n <= $(grep -c cuLaunchKernel names); n++)); do mutant addresses "address of launch $n" DOUBLES_SHIFT=$n; done
 }
 
-# Waits of streams for events.  One that is needed must be found without looking at numbers: the doubles watch who uses
-# memory when (watch.h).  One that is free changes nothing, and nothing may be found.
+# Waits of streams for events.  The lack of a needed wait must be found without comparing numbers: the doubles watch the
+# uses of memory (watch.h).  A free wait changes nothing, and its lack must not be reported.
 waits() {
   local n verdict why mine seeds=1 before=("${ask[@]}")
-  [ "$name" = sizes ] || ask[-1]=3 # requests: what one leaves out another one may need
+  [ "$name" = sizes ] || ask[-1]=3 # requests: one may need what another one leaves out
   rm -f trace report
   "${run[@]}" DOUBLES_WATCH=1 "DOUBLES_TRACE=$work/trace" "${ask[@]/3s/60s}" >out 2>err || { cat err; exit 1; }
   [ -s report ] && cat report && exit 1
@@ -90,15 +90,15 @@ waits() {
   ask=("${before[@]}")
   mv two.npy right.npy
 }
-turns() { # turns SETTING KIND: every turn that there could be
+turns() { # turns SETTING KIND: every possible occasion of the setting
   local n
   for ((n = 1; n <= $(grep -c "^DOUBLES_$1\$" names); n++)); do mutant "$2" "$1 $n" "DOUBLES_$1=$n"; done
 }
 
-# Every barrier that a kernel comes to: in its place the text says so.
+# Every barrier that a kernel reaches: the text reports there that it was left out.
 left_out='({ extern int dprintf(int, const char *, ...); static int said; if (!said++) dprintf(2, "as asked for\\n"); })'
 barriers() {
-  local text=$(ls "$name.texts"/*.cu | head -n 1) line # the others are the same
+  local text=$(ls "$name.texts"/*.cu | head -n 1) line # the other texts are the same
   mkdir -p changed
   while read -r line; do
     rm -f changed/*
@@ -108,7 +108,7 @@ barriers() {
   done < <(grep -nE '\b(warp_)?barrier\(\);' "$text" | cut -d: -f1)
 }
 
-# program NAME DEVICE MODEL OPTIONS...: mutants are those of the rank that uses that device
+# program NAME DEVICE MODEL OPTIONS...: mutates the rank that uses that device
 program() {
   name=$1
   local device=$2 model=$3
@@ -143,7 +143,7 @@ barriers
 small="--dim batch=2"
 program convolutions 0 ../tests/doubles/convolutions.apc
 calls_left_out 'cudnn(Con|Add|Act)'
-# Weights that fill the memory on the way to the device more than twice; three sizes.
+# Weights that fill the staging memory of the device more than twice; three sizes.
 small="-D vocab=500 --dim-hint batch=4 --dim-hint seq=12"
 program sizes 0 llama.apc -D layers=1 -D d=768 -D heads=4 -D kv_heads=4 -D ffn=3072 --tp 2
 turns STALE kept
@@ -157,7 +157,7 @@ for kind in calls waits addresses communication kept pinned barriers; do
   all=$((all + ${total[$kind]:-0})) good=$((good + ${found[$kind]:-0}))
 done
 echo "$good of $all mutants are found; ${total[free]:-0} more waits are free, and ${found[free]:-0} of them changed something"
-# In a quarter two of those that survive, and two free waits, may be more than their share.
+# In a quarter, up to two survivors and two free waits may exceed the share.
 few=0
 [ -z "${APC_QUARTER-}" ] || few=2
 [ $((all * (few + 1))) -ge $((150 / every)) ] && [ $(((good + few) * 100)) -ge $((all * 97)) ] || exit 1

@@ -1,18 +1,18 @@
 /* tests/doubles/nccl_calls.c - the double of NCCL: collectives, messages, groups, as work of streams.
  *
- * A group of calls of one communicator is one work; the works of a communicator are done in the order in which the host
- * began them, whatever their streams, and those of all communicators of a process one at a time, as if they filled the
- * device: so an order of communicators that differs between ranks stands still, as it may on GPUs.
+ * A group of calls of one communicator is one work.  The works of a communicator run in the order in which the host
+ * began them, whatever their streams; those of all communicators of a process run one at a time, as if each filled the
+ * device.  So communicators whose order differs between ranks deadlock, as they may on GPUs.
  *
- * A rank posts what it asks for and what it gives; when all have, each looks whether all ask for the same, takes what
- * it needs and leaves.  If they do not, that is a violation and the work never ends.  Sums are made in the order of
- * ranks.  A message stays until it is received.
+ * A rank posts its request and its data; when all have, each checks that all requests are equal, takes the data that it
+ * needs and leaves.  If they differ, that is a violation and the work never ends.  Sums are made in the order of ranks.
+ * A message stays until it is received.
  *
- * A captured work is launched with its graph.  All ranks capture a call or none, and only what was made before without:
- * else NCCL would connect ranks while it captures.
+ * A captured work is launched with its graph.  All ranks capture a call or none, and only calls of a kind that was made
+ * before without capture: else NCCL would connect ranks while it captures.
  *
- * Of a communicator that does not block, a call may say that it is in progress: then its work is begun when the host
- * has looked at the communicator's state some times, and not before. */
+ * Calls of a nonblocking communicator may return ncclInProgress: then the work begins only after the host has queried
+ * the communicator's state some times. */
 #define _GNU_SOURCE
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,7 +28,7 @@ static const char *const names[] = {"ncclAllReduce", "ncclAllGather", "ncclReduc
                                     "ncclReduce",    "ncclSend",      "ncclRecv"};
 
 typedef struct Call {
-  BoardCall call; /* root: the other rank of a message */
+  BoardCall call; /* root: the peer of a message */
   CUdeviceptr from, to;
 } Call;
 
@@ -45,7 +45,7 @@ typedef enum CallStep { CALL_POST, CALL_WAIT, CALL_DONE } CallStep;
 
 typedef struct CallRun {
   CallStep step;
-  uint64_t number; /* of the collective, or the message of its channel */
+  uint64_t number; /* of the collective, or of the message in its channel */
 } CallRun;
 
 /* A launch of a work. */
@@ -54,7 +54,7 @@ typedef struct WorkRun {
   CallRun calls[];
 } WorkRun;
 
-static ncclComm_t busy; /* whose work fills the device */
+static ncclComm_t busy; /* the communicator whose work fills the device */
 
 /* ---- bytes */
 
@@ -131,7 +131,7 @@ static bool collective(ncclComm_t comm, const Call *c, CallRun *r, char *from, c
   Board *b = comm->board;
   BoardMember *me = &b->members[comm->rank];
   if (r->step == CALL_POST) {
-    if (!all_have(b, comm->n, true, r->number)) return false; /* what it gave before may still be read */
+    if (!all_have(b, comm->n, true, r->number)) return false; /* its previous data may still be read */
     memcpy(board_given(b, comm->rank), from, given(comm, c));
     me->call = c->call;
     atomic_store(&me->posted, r->number + 1);
@@ -212,7 +212,7 @@ static void *work_launch(const DoubleWork *work) {
 }
 
 static bool all_done(const NcclWork *w, WorkRun *r) {
-  bool waits = false; /* for a collective: those behind it have not begun */
+  bool waits = false; /* for a collective: later ones have not begun */
   int left = 0;
   for (int i = 0; i < w->n; i++) {
     const Call *c = &w->calls[i];
@@ -261,7 +261,7 @@ static const DoubleWorkKind work_kind = {work_launch, work_run, work_drop, free,
 
 bool nccl_has_work(const struct ncclComm *c) { return c->pending || (!c->aborted && c->turn < c->launched); }
 
-/* Into the stream, or what is captured there. */
+/* Adds the work to the stream, or to the graph that is captured there. */
 static bool submit(NcclWork *w) {
   bool captured = double_captures(w->stream);
   for (int i = 0; i < w->n; i++) {
@@ -269,7 +269,7 @@ static bool submit(NcclWork *w) {
     int which = c->kind == SEND ? 1 : c->kind == RECEIVE ? 2 : 0, bit = which ? c->root : c->kind;
     c->captured = captured;
     if (captured && !(w->comm->connected[which] >> bit & 1))
-      double_violation("NCCL: %s is captured before it was made once without", names[c->kind]);
+      double_violation("NCCL: %s is captured before its first call without capture", names[c->kind]);
     w->comm->connected[which] |= UINT32_C(1) << bit;
   }
   return double_submit(w->stream, &w->work) == CUDA_SUCCESS;
@@ -306,7 +306,7 @@ static ncclResult_t begin(NcclWork *w) {
 /* ---- groups */
 
 static __thread int depth;
-static __thread NcclWork *group; /* one per communicator, in the order of their first calls */
+static __thread NcclWork *group; /* one work per communicator, in the order of their first calls */
 
 bool nccl_in_group(void) { return depth > 0; }
 
@@ -324,7 +324,7 @@ static NcclWork *group_work(ncclComm_t c, CUstream s) {
   return *p;
 }
 
-/* On demand, a group goes behind the next one: it is kept, or put behind `group`. */
+/* On demand, a group begins after the next one: it is kept, or appended to `group`. */
 static bool goes_behind(void) {
   static int64_t seen;
   static __thread NcclWork *kept;

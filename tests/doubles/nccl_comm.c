@@ -1,8 +1,8 @@
 /* tests/doubles/nccl_comm.c - the double of NCCL: communicators.  Ranks are processes.
  *
- * What takes several ranks (joining, splitting) is a state that is looked at: by ncclCommGetAsyncError, or again and
- * again by the call itself when the communicator blocks.  Two ranks on one device are refused unless NCCL_HOSTID says
- * that they are on different machines, as NCCL 2.28 does. */
+ * Operations of several ranks (joining, splitting) are states that are polled: by ncclCommGetAsyncError, or by the call
+ * itself if the communicator blocks.  Two ranks on one device are refused unless NCCL_HOSTID says that they are on
+ * different machines, as NCCL 2.28 does. */
 #define _GNU_SOURCE
 #include <limits.h>
 #include <stdarg.h>
@@ -93,7 +93,7 @@ static ncclResult_t look_at_join(ncclComm_t c) {
 
 /* ---- splitting */
 
-/* Where the ranks of a parent go: the place of this one among those of its colour, by key, then rank. */
+/* The new ranks of a split: this one's place among those of its colour, by key, then rank. */
 static ncclResult_t look_at_split(ncclComm_t c) {
   ncclComm_t p = c->parent;
   int slot = (int)(c->split % BOARD_SPLITS), key = p->board->members[p->rank].split[slot].key;
@@ -265,7 +265,7 @@ DOUBLE_API ncclResult_t ncclCommFinalize(ncclComm_t comm) {
   return until_ready(comm);
 }
 
-/* Frees what is this process's; works that are still there hold what they need. */
+/* Frees this process's part; unfinished works keep what they need. */
 DOUBLE_API ncclResult_t ncclCommDestroy(ncclComm_t comm) {
   ENTER_NCCL(ncclCommDestroy);
   if (!nccl_exists(comm)) return ncclInvalidArgument;
@@ -278,7 +278,7 @@ DOUBLE_API ncclResult_t ncclCommDestroy(ncclComm_t comm) {
   return ncclSuccess;
 }
 
-/* Work that waits for others ends without them. */
+/* Work that waits for other ranks ends without them. */
 DOUBLE_API ncclResult_t ncclCommAbort(ncclComm_t comm) {
   ENTER_NCCL(ncclCommAbort);
   if (!nccl_exists(comm)) return ncclInvalidArgument;

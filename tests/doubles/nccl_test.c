@@ -1,4 +1,5 @@
-/* tests/doubles/nccl_test.c - the double of NCCL: ranks are processes, which find each other by an id in a file. */
+/* tests/doubles/nccl_test.c - tests the double of NCCL: ranks are processes, which find each other by an id in a
+   file. */
 #include <limits.h>
 
 #include "tests/doubles/child.h"
@@ -122,7 +123,7 @@ static int collectives(void) {
   return end(test_failed_here ? WRONG : RIGHT);
 }
 
-/* Halves: {0 2} and {1 3}, in the opposite order; a rank that goes nowhere. */
+/* Halves: {0 2} and {1 3}, in the opposite order; a rank in no half. */
 static int splits(void) {
   ncclComm_t half, few;
   begin();
@@ -140,8 +141,8 @@ static int splits(void) {
   return end(test_failed_here ? WRONG : RIGHT);
 }
 
-/* Captured after it was made once, launched three times; between, values change and another communication is asked
- * for. */
+/* Captured after one call without capture, launched three times; between, values change and other communication
+ * runs. */
 static int graphs(void) {
   CUgraph g;
   CUgraphExec x;
@@ -246,7 +247,7 @@ static int refused(void) {
   return end(RIGHT);
 }
 
-/* The others do not come. */
+/* The other ranks never join. */
 static int aborts(void) {
   begin();
   put();
@@ -263,7 +264,7 @@ static int aborts(void) {
 
 /* ---- the parent */
 
-/* All ranks end so; what they said is in child_said of the last one. */
+/* Checks that all ranks end with this code; child_said has the output of the last one. */
 static void all_end(const char *name, int n, int code, const char *said, const char *more, const char *each) {
   char settings[RANKS][5][5000], errors[RANKS][5000];
   pid_t pids[RANKS];
@@ -285,7 +286,7 @@ static void all_end(const char *name, int n, int code, const char *said, const c
     CHECKF(got == code, "%s, rank %d ends with %d, not %d: %s", name, r, got, code, child_said);
     heard = heard || strstr(child_said, said);
   }
-  CHECKF(heard, "%s: nobody says %s", name, said);
+  CHECKF(heard, "%s: no rank prints %s", name, said);
 }
 
 static void right(void) {
@@ -302,7 +303,7 @@ static void wrong(void) {
   all_end("mismatch", 2, DOUBLE_EXIT, "asks for ncclAllReduce of 63 of type 7", NULL, NULL);
   all_end("other_order", 2, WRONG, NULL, NULL, NULL);
   all_end("captured_by_one", 2, DOUBLE_EXIT, "is captured on rank 1 and not on rank 0", NULL, NULL);
-  all_end("captured_first", 2, DOUBLE_EXIT, "is captured before it was made once without", NULL, NULL);
+  all_end("captured_first", 2, DOUBLE_EXIT, "is captured before its first call without capture", NULL, NULL);
   all_end("graph_kept", 2, DOUBLE_EXIT, "a graph still has calls of the communicator", NULL, NULL);
   all_end("refused", 2, WRONG, "Duplicate GPU detected", "SAME_DEVICE=1", NULL);
   all_end("refused", 2, RIGHT, NULL, "SAME_DEVICE=1", "NCCL_HOSTID=h");

@@ -1,7 +1,7 @@
 /* tests/doubles/product.c - see product.h.
  *
- * Operands become f32 (rounded to TF32 where that is asked for) in panels: 16 rows of A, 6 columns of B, in blocks of
- * 256 of the summed index.  Sums are f32; of f64 operands f64, by plain loops. */
+ * Operands are converted to f32 (rounded to TF32 if requested) in panels: 16 rows of A, 6 columns of B, in blocks of
+ * 256 of the summed index.  Sums are f32; for f64 operands f64, by plain loops. */
 #include "tests/doubles/product.h"
 
 #include <math.h>
@@ -95,7 +95,7 @@ static double sum_f64(const Product *p, const char *a, const char *b, int64_t i,
   return s;
 }
 
-/* ---- what follows */
+/* ---- the epilogue */
 
 static double follow(const Product *p, double v, const char *bias, int64_t i) {
   if (bias) v += load(p->r.type, bias, i);

@@ -19,10 +19,10 @@ typedef struct Product {
   Matrix a, b, c, r;
 } Product;
 
-size_t product_bytes(int type);        /* of an element; 0: not known */
+size_t product_bytes(int type);        /* of an element; 0 if unknown */
 int64_t product_span(const Matrix *x); /* bytes from the first to the last element */
 
-/* One matrix of the batch; bias NULL: none. */
+/* One matrix of the batch; bias: NULL if none. */
 void product_compute(const Product *p, const char *a, const char *b, const char *c, const char *bias, char *r);
 
 #endif

@@ -1,18 +1,19 @@
-/* tests/doubles/programs.c - programs for GPUs, run on the doubles, against the same models on one CPU rank.
+/* tests/doubles/programs.c - compares programs for GPUs, run on the doubles, with the same models on one CPU rank.
  *
- * usage: doubles_programs BUILD [SEEDS [PATH/MODEL...]]   models of one's own instead of those of examples/, for
+ * usage: doubles_programs BUILD [SEEDS [PATH/MODEL...]]   other models instead of those of examples/, for
  *                                                         dgx-a100x4 and dgx-h100x8, in f32 and bf16
- *        doubles_programs BUILD ask PROGRAM FILE TIMEOUT  requests of three sizes, what they give to FILE (mutants.sh);
- *                                                         with a number behind: so many of one size, of other values
+ *        doubles_programs BUILD ask PROGRAM FILE TIMEOUT  requests of three sizes, outputs to FILE (mutants.sh); with a
+ *                                                         number as last argument: so many requests of one size with
+ *                                                         different values
  *
  * Every subject is compiled once for CPUs and once for GPUs, and gets several requests of different sizes through one
- * program (later seeds some of them), so that requests are captured, replayed, and captured anew after one that is
- * larger has moved memory; and decoding, whose requests are alike, is captured and replayed.  Outputs agree to 1e-4
- * (2e-2 where --dtype asks for fewer bits, 2e-3 for tf32) under every seed of the doubles, recorded and one call at a
- * time, with convolutions by cuDNN and by our kernels; no double reports a violation, and nothing is left behind.  What
- * the driver is asked for, byte for byte, is what the memory plan foretold, and at the sizes that are planned for what
- * `apc plan` shows.  No two pieces of work use memory without an order (watch.h); that is looked at once.  Some
- * subjects also run as the ranks of a launcher, under torchrun's variables: a request per seed. */
+ * program (later seeds some of them), so that requests are captured, replayed, and captured anew after a larger one has
+ * moved memory; decoding, whose requests are alike, is captured and replayed.  Outputs agree to 1e-4 (2e-2 where
+ * --dtype requests fewer bits, 2e-3 for tf32) under every seed of the doubles, recorded and one call at a time, with
+ * convolutions by cuDNN and by our kernels; no double reports a violation or a leak.  The memory requested from the
+ * driver equals the memory plan to the byte, and at the planned sizes the output of `apc plan`.  No two pieces of work
+ * use memory without an order (watch.h), which is checked once.  Some subjects also run as the ranks of a launcher,
+ * under torchrun's variables: a request per seed. */
 #include <arpa/inet.h>
 #include <dirent.h>
 #include <fcntl.h>
@@ -30,8 +31,8 @@ enum { MODELS = 64, REQUESTS = 6, OUTPUTS = 4, DEFINES = 10, RANKS = 8 };
 
 typedef struct Request {
   const char *entry;
-  int64_t batch, seq, at; /* at: where a cache goes on */
-  bool again;             /* the request before once more: it is captured, or what was is replayed */
+  int64_t batch, seq, at; /* at: the position at which a cache continues */
+  bool again;             /* the previous request once more: it is captured, or the graph is replayed */
 } Request;
 
 typedef struct Subject {
@@ -84,7 +85,7 @@ static const Subject subjects[] = {
      {TP_X_DP(2, 2)}, CT_bf16, BATCHES, false},
 };
 
-/* How the models that are given are compiled. */
+/* Compile options for models from the command line. */
 static const Subject given[] = {
     {.target = "dgx-a100x4", .arch = "80", .plan = {.degree[DEGREE_tp] = 2}, .compute = F32, .launched = true},
     {.target = "dgx-h100x8", .arch = "90", .compute = F32, .launched = true},
@@ -125,7 +126,7 @@ static int64_t size_of(const Request *r, const char *symbol) {
   return strcmp(symbol, "batch") == 0 ? r->batch : r->seq;
 }
 
-/* A request of another size than the first is none where sizes are fixed. */
+/* True if sizes are fixed: then a request of another size than the first is skipped. */
 static bool sizes_are_fixed;
 
 static void find_sizes(const char *program) {
@@ -138,7 +139,7 @@ static void find_sizes(const char *program) {
   apc_close(model);
 }
 
-/* Every symbol of an input that is no batch is as large as `seq`. */
+/* Every symbol of an input that is not the batch has the size `seq`. */
 static void bind_sizes(ApcModel *model, const Request *r) {
   ApcTensorInfo info;
   for (int i = 0; i < apc_inputs(model); i++)
@@ -176,7 +177,7 @@ static void free_outputs(Outputs *o) {
 
 static char allocated[4400]; /* DOUBLES_ALLOCATED */
 
-/* What each device has given. */
+/* The bytes held on each device. */
 static void read_allocated(int64_t held[RANKS]) {
   FILE *f = fopen(allocated, "r");
   int device;
@@ -188,13 +189,13 @@ static void read_allocated(int64_t held[RANKS]) {
   if (f) fclose(f);
 }
 
-/* A GPU uses no weight where its file is mapped. */
+/* A GPU uses no weight from its mapped file. */
 static uint64_t weights_of(const ApcReport *r) { return r->param_bytes + r->mapped_bytes; }
 static uint64_t total_of(const ApcReport *r) {
   return weights_of(r) + r->state_bytes + r->arena_bytes + r->window_bytes + r->library_bytes;
 }
 
-/* Behind a request: rank r has device r.  Arena and window are those of the largest request so far: most[]. */
+/* After a request: rank r has device r.  Arena and window are those of the largest request so far: most[]. */
 static void check_memory(const Subject *s, const char *what, int request, ApcModel *model, ApcReport most[RANKS]) {
   int64_t held[RANKS];
   read_allocated(held);
@@ -213,7 +214,7 @@ static void check_memory(const Subject *s, const char *what, int request, ApcMod
   }
 }
 
-/* They are done by cuDNN, and in one more run by our kernels. */
+/* Convolutions run by cuDNN, and in one more run by our kernels. */
 static bool convolves(const Subject *s) {
   static const char *const names[] = {"convolutions", "resnet", "unet"};
   for (size_t i = 0; i < sizeof names / sizeof *names; i++)
@@ -221,7 +222,7 @@ static bool convolves(const Subject *s) {
   return false;
 }
 
-/* Before any request: the largest rank over the entries, at the sizes that are planned for. */
+/* Before any request: the largest rank over the entries, at the planned sizes. */
 static void check_planned(const Subject *s, ApcModel *model, double planned) {
   uint64_t most = 0, workspace = 0;
   for (int e = 0; e < 2 && s->requests[e].entry; e++) {
@@ -234,7 +235,7 @@ static void check_planned(const Subject *s, ApcModel *model, double planned) {
     }
   }
   uint64_t wanted = (uint64_t)(convolves(s) || strcmp(s->arch, "90") == 0 ? 32 : 4) << 20;
-  bool unknown = s->name == s->path; /* a model that is given: it may have convolutions, or no products */
+  bool unknown = s->name == s->path; /* a model of the user: it may have convolutions, or no products */
   CHECKF(workspace == wanted || (unknown && (workspace == 0 || workspace == 32 << 20)),
          "%s on %s: libraries have %llu bytes", s->name, s->target, (unsigned long long)workspace);
   CHECKF((double)most == planned, "%s on %s: the program needs %llu bytes, %.0f are planned", s->name, s->target,
@@ -243,7 +244,7 @@ static void check_planned(const Subject *s, ApcModel *model, double planned) {
 
 /* ---- programs */
 
-/* *planned: bytes of the largest rank, as `apc plan` shows them. */
+/* *planned: bytes of the largest rank, as `apc plan` prints. */
 static bool write_program(E2eModel *e, const char *target, ComputeType compute, const PlanOptions *plan,
                           const char *out, double *planned) {
   DriverOptions *o = &e->build.options;
@@ -289,7 +290,8 @@ static void compare(const Subject *s, const char *what, int request, const Outpu
   }
 }
 
-/* Requests `from` to `to` through one program; compared with `want`, or made it.  planned: of a program for GPUs. */
+/* Runs requests `from` to `to` through one program; compares with `want`, or fills it.  planned: of a program for
+   GPUs. */
 static bool run(const Subject *s, const char *program, const char *what, Outputs *want, bool makes, double planned,
                 int from, int to) {
   ApcModel *model = NULL;
@@ -334,12 +336,12 @@ static pid_t start_rank(char **argv, int rank, int ranks, int port) {
   set_number("WORLD_SIZE", ranks), set_number("LOCAL_WORLD_SIZE", ranks);
   setenv("MASTER_ADDR", "127.0.0.1", 1), set_number("MASTER_PORT", port);
   int fd = open("/dev/null", O_WRONLY);
-  dup2(fd, 1); /* how long it took */
+  dup2(fd, 1); /* the time it took */
   execv(argv[0], argv);
   _exit(127);
 }
 
-/* What rank 0 is asked for; the request is bound in `model` as well, which knows names and sizes. */
+/* The command line of rank 0; the request is also bound in `model`, which knows names and sizes. */
 typedef struct CommandLine {
   char text[16][4500];
   char *argv[17];
@@ -355,7 +357,7 @@ static void add_word(CommandLine *c, const char *format, ...) {
   c->argv[++c->n] = NULL;
 }
 
-/* A symbol is named once. */
+/* Each symbol is named once. */
 static void add_size(CommandLine *c, const char *symbol, int64_t size) {
   size_t n = strlen(symbol);
   for (int i = 0; i < c->n; i++)
@@ -381,7 +383,7 @@ static void command_of(ApcModel *model, const char *program, const Request *r, C
     if (!apc_output_info(model, i, &info)) add_word(c, "--output=%s=@%s/%d.npy", info.name, temp_root(), i);
 }
 
-/* The numbers at the end of the files. */
+/* Reads the numbers at the end of the files. */
 static void read_files(const Outputs *like, Outputs *out) {
   out->n = like->n;
   for (int i = 0; i < like->n && i < OUTPUTS; i++) {
@@ -416,7 +418,7 @@ static void launched(const Subject *s, const char *program, const char *what, in
   apc_close(model);
 }
 
-/* A request that begins anew, another one every time. */
+/* A request without earlier state, another one each time. */
 static int request_of(const Subject *s, int turn) {
   int n = requests_of(s);
   while (s->requests[turn % n].again) turn++;
@@ -435,7 +437,7 @@ static void nothing_reported(const Subject *s, const char *what) {
   CHECKF(false, "%s on %s, %s: %s", s->name, s->target, what, said);
 }
 
-/* Seconds since the process began, and of processors, with those of processes that have ended. */
+/* Seconds since the process began, and CPU seconds, including those of ended processes. */
 typedef struct Spent {
   double wall, cpu;
 } Spent;
@@ -451,9 +453,9 @@ static Spent spent(void) {
   return s;
 }
 
-/* The first seed gets all requests, recorded and call by call.  Later ones, unless states bind their requests, get the
- * first size, recorded and so twice, and the next ones call by call, and the other way round in turn; where there is
- * one size only, it is both. */
+/* The first seed runs all requests, recorded and call by call.  Later ones, unless states tie their requests together,
+ * run the first size, recorded and so twice, and the next ones call by call, and alternately the other way round; if
+ * there is only one size, both. */
 static bool halved(const Subject *s, int turn) { return turn > 1 && strcmp(s->requests[0].entry, "main") == 0; }
 static bool is_first(int turn) { return turn % 2 == turn / 2 % 2; }
 static int first_of(const Subject *s, int turn) {
@@ -466,8 +468,7 @@ static int end_of(const Subject *s, int turn) {
   return all == 2 ? 1 : turn % 2 ? 3 : all;
 }
 
-/* Once, who uses memory when is watched, in graphs and without: that finds an order that is missing under whatever
- * seed. */
+/* Watches the uses of memory once, in graphs and without: that finds a missing order under any seed. */
 static void watched(const Subject *s, const char *program, Outputs *want, double planned) {
   setenv("DOUBLES_WATCH", "1", 1);
   run(s, program, "watched", want, false, planned, 0, requests_of(s));
@@ -503,7 +504,7 @@ static void subject(const Subject *s, int seeds) {
     snprintf(what, sizeof what, "seed %d, %s", i / 2, i % 2 ? "call by call" : "recorded");
     run(s, gpu, what, want, false, planned, first_of(s, i), end_of(s, i));
     nothing_reported(s, what);
-    if (!s->launched || i % 2 != i / 2 % 2) continue; /* recorded and call by call in turn */
+    if (!s->launched || i % 2 != i / 2 % 2) continue; /* recorded and call by call alternately */
     snprintf(what, sizeof what, "seed %d, %s, launched", i / 2, i % 2 ? "call by call" : "recorded");
     int request = request_of(s, i / 2);
     launched(s, gpu, what, request, &want[request]);
@@ -535,7 +536,7 @@ static void set_file(const char *setting, char *path, size_t n, const char *name
   setenv(setting, path, 1);
 }
 
-/* A process of its own, with a folder of its own.  In a quarter the others have one seed. */
+/* Runs a subject in its own process and folder.  In a quarter the others have one seed. */
 static pid_t start_subject(const Subject *s, int number) {
   fflush(stdout);
   pid_t pid = fork();
@@ -580,7 +581,8 @@ static void programs(void) {
   else all_subjects(subjects, sizeof subjects / sizeof *subjects);
 }
 
-/* alike: how many of the first size; 0: of all sizes.  The exit code: that of the request that failed. */
+/* alike: the number of requests of the first size; 0 for all sizes.  Returns the exit code: that of the request that
+   failed. */
 static int ask_sizes(const char *program, const char *file, const char *seconds, int alike) {
   static const Request requests[] = {ONE(.batch = 4, .seq = 12), ONE(.batch = 3, .seq = 7), ONE(.batch = 5, .seq = 16)};
   ApcModel *model = NULL;

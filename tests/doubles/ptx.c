@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The number in the last brackets of a line, 0 without. */
+/* The number in the last brackets of a line; 0 if none. */
 static int in_brackets(const char *line, size_t n) {
   int value = 0;
   for (size_t i = 0; i + 1 < n; i++)

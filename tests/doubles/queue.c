@@ -117,7 +117,7 @@ static void remove_first(CUstream s, bool ran) {
   drop_item(i, ran);
 }
 
-/* False: it waits for others. */
+/* False if it waits for other work. */
 static bool run_work(const DoubleWork *w, void *state) {
   memory_doing(w->what);
   bool done = w->kind->run(w, state);
@@ -189,7 +189,7 @@ static void sweep(void) {
   }
 }
 
-/* What everybody is behind is not watched any longer. */
+/* Stops watching memory that all pending work is ordered after. */
 static void forget(void) {
   const WatchClock *min[512];
   int of[512], n = 0;
@@ -197,17 +197,17 @@ static void forget(void) {
     const Item *i = s->first;
     while (i && i->kind != ITEM_WORK && i->kind != ITEM_GRAPH) i = i->next;
     min[n] = i ? &i->clock : &s->clock, of[n++] = s->watched;
-    if (i && i->kind == ITEM_GRAPH) min[n] = &i->clock, of[n++] = WATCHED; /* its nodes, held against each other */
+    if (i && i->kind == ITEM_GRAPH) min[n] = &i->clock, of[n++] = WATCHED; /* its nodes, compared with each other */
   }
   watch_forget(min, of, n);
 }
 
-/* One piece of work, of whatever stream may be served and does not wait for other processes. */
+/* Serves one piece of work, of any stream that may be served and does not wait for other processes. */
 static Served serve_one(void) {
   CUstream blocked[256];
   int n = 0;
   static bool serving;
-  if (serving) return NOTHING; /* a call from inside of work */
+  if (serving) return NOTHING; /* a call from within work */
   sweep();
   if (report_stalls()) return any_item() ? WAITING : NOTHING;
   draw_weights();
@@ -235,7 +235,7 @@ void queue_poll(void) {
     if (serve_one() != SERVED) return;
 }
 
-/* ---- while nobody calls */
+/* ---- while no call is made */
 
 static void *serve_alone(void *unused) {
   for (;;) {
@@ -330,7 +330,7 @@ static CUresult until(bool (*done)(const void *), const void *what, int device) 
     Served s = serve_one();
     if (s == WAITING) double_nap();
     if (s == NOTHING && !queue_error(device) && !done(what)) {
-      double_violation("device %d: what is waited for never comes", device);
+      double_violation("device %d: the awaited work never ends", device);
       return CUDA_ERROR_LAUNCH_TIMEOUT;
     }
   }
@@ -370,13 +370,13 @@ CUresult queue_until_idle(int device) {
   return error;
 }
 
-/* As the driver: it does not wait, and the stream goes when it is empty. */
+/* As the driver does: returns at once; the stream is freed when it is empty. */
 CUresult queue_stream_destroy(CUstream s) {
   s->destroyed = true;
   return queue_error(s->device);
 }
 
-/* ---- who uses memory */
+/* ---- uses of memory */
 
 typedef struct Use {
   uint64_t at, bytes;

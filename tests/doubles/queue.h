@@ -1,12 +1,12 @@
-/* tests/doubles/queue.h - streams, events, and who is served next.
+/* tests/doubles/queue.h - streams, events, and the order of service.
  *
  * A stream is a queue of items: work, the record of an event, a wait for a record, the launch of a graph.  An item may
- * be served when it is the first of its stream and what it waits for is done; a node of a graph when those it depends
- * on are.  Among all that may be served a weighted draw decides; the weights of streams are drawn anew now and then, so
- * that one runs far ahead of another.  Nothing is served but
+ * be served if it is the first of its stream and its dependencies are done; a node of a graph, if its dependencies are.
+ * A weighted draw picks one of the items that may be served; the weights of streams are redrawn now and then, so that
+ * one runs far ahead of another.  Items are served only
  *   - when a call has to wait (queue_until),
  *   - now and then at any other call (double_serve); how often depends on the seed, for some seeds never,
- *   - when nobody has called for a while (a thread), as a GPU would go on. */
+ *   - after a time without calls (by a thread), as a GPU would go on. */
 #ifndef APC_TESTS_DOUBLES_QUEUE_H
 #define APC_TESTS_DOUBLES_QUEUE_H
 
@@ -14,7 +14,7 @@
 #include "tests/doubles/report.h"
 #include "tests/doubles/watch.h"
 
-/* A record of an event: what waits for it holds it. */
+/* A record of an event, referenced by the items that wait for it. */
 typedef struct Mark {
   int refs;
   bool done;
@@ -32,7 +32,7 @@ typedef struct Item {
   void *state;
   Mark *mark;
   GraphRun *run;
-  WatchClock clock; /* of work, with its number; of a graph what is before it */
+  WatchClock clock; /* of work, with its number; for a graph, of the work before it */
   uint32_t number;
   struct Item *next;
 } Item;
@@ -41,24 +41,24 @@ struct CUstream_st {
   int device;
   bool blocking; /* ordered with the default stream */
   bool is_default;
-  bool destroyed; /* what is in it is done all the same */
+  bool destroyed; /* its items still run */
   Item *first, *last;
   int weight;
-  int watched; /* its place among clocks */
+  int watched; /* its index among clocks */
   WatchClock clock;
-  bool moves_host;        /* what was added last is a copy from or to the host */
-  bool gives_host, asked; /* a graph with one to the host; somebody has asked whether the stream is empty */
-  Capture *capture;       /* NULL: none */
-  NodeSet tail;           /* what the next captured node depends on */
+  bool moves_host;        /* the last item is a copy from or to the host */
+  bool gives_host, asked; /* a graph with a copy to the host; the host has queried whether the stream is empty */
+  Capture *capture;       /* NULL if none */
+  NodeSet tail;           /* dependencies of the next captured node */
   struct CUstream_st *next;
 };
 
 struct CUevent_st {
   int device;
   bool timing;
-  bool moves_host, asked; /* of the last record: it is behind such a copy; somebody has asked whether it has happened */
-  Mark *mark;             /* of the last record; NULL: never */
-  Capture *capture;       /* recorded into; NULL: none */
+  bool moves_host, asked; /* the last record is after such a copy; the host has queried it */
+  Mark *mark;             /* of the last record; NULL if none */
+  Capture *capture;       /* recorded into; NULL if none */
   unsigned long long capture_id;
   uint32_t number; /* of that record */
   NodeSet tail;
@@ -82,30 +82,30 @@ void queue_mark_drop(Mark *m);
 /* Adds to a stream that captures nothing; takes the references. */
 void queue_add(CUstream s, Item item);
 
-/* What the stream is asked for next comes behind the record. */
+/* Later items of the stream run after the record. */
 void queue_wait(CUstream s, Mark *m);
 
-/* The host knows that the record is made, or that the stream is empty. */
+/* The host knows that the record is done, or that the stream is empty. */
 void queue_seen(const Mark *m);
 void queue_seen_empty(CUstream s);
 
-/* Serves until the stream is empty, the record is made, or everything of a device is done.  An error when that never
- * comes, or the device has failed. */
+/* Serves until the stream is empty, the record is done, or all work of a device is done.  An error if that never
+ * happens, or if the device has failed. */
 CUresult queue_until_empty(CUstream s);
 CUresult queue_until_mark(const Mark *m, int device);
 CUresult queue_until_idle(int device);
 bool queue_idle(int device);
 
-/* For calls that poll: something is done now and then. */
+/* For calls that poll: serves an item now and then. */
 void queue_poll(void);
 
-/* Does anything that is not yet done read or write memory there? */
+/* True if unfinished work reads or writes memory there. */
 bool queue_uses(uint64_t at, uint64_t bytes, bool reads_only);
 
-/* What the device failed with; CUDA_SUCCESS. */
+/* The error that the device failed with; CUDA_SUCCESS if none. */
 CUresult queue_error(int device);
 
-/* Streams and events that were not given back. */
+/* Reports streams and events that were not destroyed. */
 void queue_leaks(int device);
 
 #endif

@@ -6,7 +6,7 @@
 
 #include "tests/doubles/nccl_types.h"
 
-size_t reduction_bytes(ncclDataType_t type); /* of an element; 0: none */
+size_t reduction_bytes(ncclDataType_t type); /* of an element; 0 if unsupported */
 
 /* to = to op from, element by element.  16-bit types are rounded after every step; maxima and minima of floats may drop
  * a NaN, as NCCL's do. */

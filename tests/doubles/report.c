@@ -1,7 +1,7 @@
 /* tests/doubles/report.c - see double.h and report.h: the lock, the environment, faults, violations, the end.
  *
  * All doubles of a process share one lock.  A call of an API holds it from beginning to end; the thread that serves
- * queues while nobody calls (queue.c) holds it for a piece of work. */
+ * idle queues (queue.c) holds it for one piece of work. */
 #define _GNU_SOURCE
 #include "tests/doubles/report.h"
 
@@ -38,7 +38,7 @@ int64_t report_last_call(void) { return report.last_call; }
 void report_lock(void) { pthread_mutex_lock(&report.lock), report.depth++; }
 void report_unlock(void) { report.depth--, pthread_mutex_unlock(&report.lock); }
 
-/* Calls of the doubles hold the lock twice at most, when one library calls another. */
+/* The doubles hold the lock at most twice, when one library calls another. */
 void report_sleep(int64_t nanoseconds) {
   int depth = report.depth;
   struct timespec t = {0, nanoseconds};

@@ -4,21 +4,21 @@
 
 #include "tests/doubles/double.h"
 
-/* The driver is initialised: from here on the process must not fork. */
+/* Initialises the driver: from here on the process must not fork. */
 void report_begin(void);
 
 /* This process uses that device (DOUBLES_ON). */
 void report_uses(int device);
-bool report_is_meant(void); /* by DOUBLES_ON */
+bool report_is_meant(void); /* true if DOUBLES_ON selects this process */
 
-/* The N-th piece of work: fails, or is never begun. */
+/* True if the N-th piece of work fails, or never begins. */
 bool report_fails_late(void);
 bool report_stalls(void);
 
-/* Adds a line to the file that this variable of the environment names, if it is set. */
+/* Appends a line to the file that this environment variable names, if it is set. */
 void report_add(const char *setting, const char *line);
 
-/* Gives the lock away for so long. */
+/* Releases the lock for so long. */
 void report_sleep(int64_t nanoseconds);
 void report_lock(void);
 void report_unlock(void);

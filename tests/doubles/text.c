@@ -1,8 +1,8 @@
 /* tests/doubles/text.c - see text.h.
  *
- * The text is HASH.cu in one of the folders of DOUBLES_TEXTS.  Behind tests/dialect/prelude_host.h it is C, compiled
- * once by `cc` into DOUBLES_CACHE under a hash of all that goes in; processes that want the same one wait for the first
- * (a lock on a file beside it). */
+ * The text is HASH.cu in one of the folders of DOUBLES_TEXTS.  With tests/dialect/prelude_host.h before it, it is C,
+ * compiled once by `cc` into DOUBLES_CACHE under a hash of all inputs; processes that want the same text wait for the
+ * first (a lock on a file next to it). */
 #define _GNU_SOURCE
 #include "tests/doubles/text.h"
 
@@ -97,7 +97,7 @@ static bool write_source(const char *path, const char *text, size_t bytes) {
   return fclose(f) == 0;
 }
 
-/* Under a name of this process first: what has the name is whole. */
+/* Written under a name of this process first, so that the final name always means a whole file. */
 static bool compile_into(const char *library, const char *text, size_t bytes) {
   char source[PATH + 40], made[PATH + 40];
   snprintf(source, sizeof source, "%s.%d.c", library, (int)getpid());

@@ -1,4 +1,4 @@
-/* tests/doubles/text.h - the text that a cubin was made of, as a library for this machine. */
+/* tests/doubles/text.h - the source text of a cubin, compiled to a library for this machine. */
 #ifndef APC_TESTS_DOUBLES_TEXT_H
 #define APC_TESTS_DOUBLES_TEXT_H
 

@@ -1,8 +1,8 @@
 #!/bin/bash
-# Training steps for GPUs, run on the doubles: losses, norms and trained weights are those of one CPU rank, to 1e-4 in
+# Training steps for GPUs, run on the doubles: losses, norms and trained weights equal those of one CPU rank, to 1e-4 in
 # f32 and 2e-2 in bf16, recorded and call by call, with convolutions by cuDNN and by our kernels; no double reports
-# anything, and of pipelines, whose transfers are waited for in other bodies, none that two pieces of work use memory
-# without an order (watch.h).
+# anything.  For pipelines, whose transfers are waited for in other bodies, no double reports that two pieces of work
+# use memory without an order (watch.h).
 #
 # usage: train.sh APC DOUBLES
 . "$(dirname "$0")/../cli/lib.sh"
@@ -49,7 +49,7 @@ steps() {
   cp out "$name.json"
 }
 
-# trains TOLERANCE PLAN MODEL DATA...: words of plan and model in one argument each; a quarter of all of them
+# trains TOLERANCE PLAN MODEL DATA...: words of plan and model in one argument each; a quarter of all cases
 number=0
 trains() {
   in_quarter $((number++)) || return 1
@@ -81,7 +81,7 @@ trains 1e-4 "--target dgx-a100x2 --pp 2 --micro-batches 4" "$gpt" "${text[@]}"
 trains 1e-4 "--target dgx-a100x4 --pp 4 --micro-batches 4 --schedule zbh1" "$gpt" "${text[@]}"
 trains 1e-4 "--target dgx-a100x4 --pp 2 --dp 2 --micro-batches 2 --schedule zbv" "$gpt" "${text[@]}"
 trains 1e-4 "--target dgx-a100x2 --dp 2 --zero 3 --micro-batches 2" "$gpt" "${text[@]}"
-# The gradient of a key's bias is 0, but for rounding: eps keeps a step from following that.
+# The gradient of a key's bias is 0 except for rounding: eps keeps the optimizer from following that.
 adamw="${gpt/sgd*/adamw(lr=1e-2,eps=1e-3,clip=1,decay=*.w)}"
 trains 1e-4 "--target dgx-a100x4 --dp 2 --tp 2 --zero 2" "$adamw --freeze wpe" "${text[@]}"
 trains 2e-2 "--target dgx-a100x2 --tp 2" "$gpt --dtype bf16" "${text[@]}"
@@ -89,7 +89,7 @@ llama="$source_dir/examples/llama.apc -D layers=1 -D d=32 -D heads=4 -D kv_heads
 trains 1e-4 "--target dgx-a100x2 --cp 2" "$llama" "${text[@]}"
 resnet="$source_dir/examples/resnet.apc -D depth=18 -D classes=10 -D image=32 -D width=8 --train cross_entropy --batch 4 --optimizer sgd(lr=1e-3)"
 trains 1e-4 "--target dgx-a100x2 --dp 2" "$resnet" --data x=@images.npy --data labels=@class.npy
-export DOUBLES_DNN_GAPS=0 DOUBLES_ON=0 DOUBLES_NAMES=$PWD/names # by cuDNN, all of it
+export DOUBLES_DNN_GAPS=0 DOUBLES_ON=0 DOUBLES_NAMES=$PWD/names # all of it by cuDNN
 if trains 1e-4 "--target dgx-a100x2 --dp 2" "$resnet" --data x=@images.npy --data labels=@class.npy; then
   for of in Forward BackwardData BackwardFilter; do
     check "cuDNN is asked for Convolution$of" grep -qx "cudnnConvolution$of" names
@@ -103,7 +103,7 @@ printf '%s\n' 'apc.ir 1' 'param "w" : f32[12, 3] = normal 1 seed 1' 'func @main 
   '  output "y" %y' '}' >noisy.ir
 trains 1e-4 "--target dgx-a100x2 --dp 2" "noisy.ir --train mse --optimizer sgd(lr=1e-2)" --data x=@x.npy --data labels=@y.npy
 
-# Checkpoints between steps that are one graph each: files that ranks write themselves are in no graph.
+# Checkpoints between steps that are one graph each: no graph contains the writing of files by ranks.
 mlp="$source_dir/examples/mlp.apc -D layers=2 -D d=12 --train mse --batch 8"
 rows=(--data x=@x.npy --data labels=@x.npy --steps 6)
 rm -rf texts

@@ -1,16 +1,16 @@
 #!/usr/bin/python3
-"""waits.py TRACE: which waits of streams for events a run needs, worked out from what it did.
+"""waits.py TRACE: finds the waits of streams for events that a run needs, from a trace of the run.
 
-TRACE is what one process wrote into DOUBLES_TRACE (tests/doubles/watch.c): what the host asked for, in its order, and
-what bytes each piece of work touched.  A wait is left out, in thought; then two pieces of work that overlap, one of them
-writing, may have nothing left that says which is first.  If so, the wait is needed, and the first such pair is said.  If
-not, it is free: either what it waits for was over for the stream already, or it holds nothing against anything.
+TRACE is what one process wrote into DOUBLES_TRACE (tests/doubles/watch.c): the requests of the host, in order, and the
+bytes that each piece of work touched.  For each wait, the orders without it are computed; if two pieces of work that
+overlap, one of them writing, are then unordered, the wait is needed, and the first such pair is printed.  Else it is
+free: either the stream was already ordered after it, or it separates no conflicting work.
 
-A wait in what is captured makes edges of a graph, for every launch of it; without the one that brings a stream into the
+A wait during capture makes edges of a graph, for every launch of it; without the wait that brings a stream into the
 capture, or that joins it again, there is no graph.
 
-This shares no code with the doubles, whose clocks find the missing order in a run without the wait: it keeps for every
-piece of work the set of all that is before it.  One line per wait: NUMBER needed|free REASON.
+This shares no code with the doubles, whose clocks detect the missing order in a run without the wait: it keeps, for
+every piece of work, the set of all earlier work.  One line per wait: NUMBER needed|free REASON.
 """
 import bisect
 import sys
@@ -32,7 +32,7 @@ def read(path):
 
 
 def overlap(x, y):
-    """x and y: ranges; those of y are sorted and apart from each other."""
+    """x and y: ranges; those of y are sorted and disjoint."""
     begins = [b for b, _ in y]
     for begin, end in x:
         i = bisect.bisect_left(begins, end) - 1
@@ -66,11 +66,11 @@ def merged(ranges):
 
 
 class NoGraph(Exception):
-    """Without the wait there is no such graph."""
+    """There is no graph without the wait."""
 
 
 class Captures:
-    """What streams capture: per graph the nodes directly before each node, as sets of bits."""
+    """Graphs being captured: per graph the nodes directly before each node, as sets of bits."""
 
     def __init__(self):
         self.graph, self.tail, self.nodes, self.record = {}, {}, {}, {}
@@ -92,7 +92,7 @@ class Captures:
         self.tail[stream] = 1 << len(nodes) - 1
 
     def wait(self, stream, record, left_out):
-        """True: it says something new."""
+        """True if it adds an order."""
         if record not in self.record:
             raise NoGraph("what is captured waits for what is not")
         graph, bits = self.record[record]
@@ -110,7 +110,7 @@ class Captures:
 
 
 def orders(steps, without):
-    """Sets of all work before each piece of work; and whether the wait that is left out said anything new."""
+    """Sets of all work before each piece of work; and whether the omitted wait would have added an order."""
     of, mark, host, before, new, captures = {}, {}, 0, {}, False, Captures()
     for kind, x in steps:
         if kind == "capture":

@@ -15,12 +15,12 @@ enum { PAGE_BITS = 12, PAGE = 1 << PAGE_BITS, WORDS = PAGE / 64, BUCKETS = 1 << 
 typedef struct Range {
   uint64_t begin, end;
 } Range;
-typedef struct Ranges { /* ascending, apart from each other */
+typedef struct Ranges { /* ascending, disjoint */
   Range *items;
   size_t n, capacity;
 } Ranges;
 
-/* What a piece of work has touched. */
+/* The memory that a piece of work has touched. */
 typedef struct Access {
   int stream;
   uint32_t epoch;
@@ -36,7 +36,7 @@ typedef struct Page {
 } Page;
 
 static int watched = -1, streams;
-static WatchClock everything, host; /* what streams were asked for; what the host knows to be over */
+static WatchClock everything, host; /* all requests of streams; work that the host knows to be over */
 static uint32_t works, records, waits;
 static Access *accesses;
 static struct {
@@ -116,7 +116,7 @@ void watch_launch(unsigned long long graph, int stream, WatchClock *clock, int n
   trace("launch %llu %d %u %d\n", graph, stream, works + 1, n);
 }
 
-/* The lane of nodes that are launched in one stream and were captured from another one. */
+/* The lane of nodes that are launched in one stream and were captured from another. */
 static int lane_of(int stream, int captured) {
   static int lanes[WATCHED][WATCHED]; /* + 1 */
   if (stream < 0 || captured < 0 || stream == captured) return captured < 0 ? -1 : stream;
@@ -157,7 +157,7 @@ void watch_host(int stream, const WatchClock *clock, uint32_t record) {
   join(&host, clock);
 }
 
-/* ---- what is touched */
+/* ---- touched memory */
 
 static void add_range(Ranges *r, uint64_t begin, uint64_t end) {
   if (r->n && r->items[r->n - 1].end == begin) {
@@ -240,9 +240,9 @@ static void check(const Access *before, const Access *a) {
   if (!r) r = overlap(&before->touched[0], &a->touched[1]);
   if (!r || reported++ >= REPORTED) return;
   const MemoryPlace *p = memory_place(r->begin);
-  double_violation("a race: %s and %s use byte %llu of %llu bytes of device %d, and nothing says who comes first",
-                   before->what, a->what, (unsigned long long)(p ? r->begin - p->at : 0),
-                   (unsigned long long)(p ? p->bytes : 0), p ? p->device : -1);
+  double_violation("a race: %s and %s use byte %llu of %llu bytes of device %d, in no order", before->what, a->what,
+                   (unsigned long long)(p ? r->begin - p->at : 0), (unsigned long long)(p ? p->bytes : 0),
+                   p ? p->device : -1);
 }
 
 void watch_begin(int stream, const WatchClock *clock, uint32_t number) {
@@ -283,7 +283,7 @@ void watch_done(const DoubleWork *w) {
   accesses = a;
 }
 
-/* ---- what need not be known any more */
+/* ---- accesses that are no longer needed */
 
 static bool known(const Access *a, const WatchClock *const *min, const int *of, int n) {
   for (int i = 0; i < n; i++)

@@ -1,7 +1,6 @@
-/* tests/doubles/watch_text.h - in front of the text of kernels that are watched (watch.h): the compiler, told to look
- * for races itself (-fsanitize=thread), puts a call before every load and store that may matter.  These are the
- * functions that it calls, which hand on; none of its own library is needed.  What is copied by memcpy is said as well.
- */
+/* tests/doubles/watch_text.h - precedes the text of watched kernels (watch.h): the compiler's race detection
+ * (-fsanitize=thread) puts a call before every load and store that may matter.  These are the functions that it calls,
+ * which pass the accesses on; its own library is not needed.  Copies by memcpy are reported as well. */
 #include <stddef.h>
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /* dsl_load_main FILE [-D NAME=VALUE]... [--count] : loads a model and prints its IR, or its parameter count.
  *
- * The text tests of the model language run this.  Diagnostics go to stderr; exit 1 when there are any errors. */
+ * The text tests of the model language run this.  Diagnostics go to stderr; exit 1 if there are errors. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

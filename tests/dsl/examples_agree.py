@@ -1,8 +1,8 @@
-"""examples_agree.py RUNNER EXAMPLES: the examples, computed once by the reference interpreter and once here.
+"""examples_agree.py RUNNER EXAMPLES: computes the examples with the reference interpreter and with numpy, and compares.
 
 The implementations below are written from the papers (GPT-2, LLaMA), one head and one position at a time where that is
-simplest, in double precision.  They share nothing with the language but the names and shapes of weights.
-Skipped (exit 77) without numpy.
+simplest, in double precision.  They share only the names and shapes of weights with the language.  Skipped (exit 77)
+without numpy.
 """
 import math
 import os
@@ -77,7 +77,8 @@ def gated_mlp(w, p, rows):
 
 
 def mixture(experts, top_k, capacity=None, groups=1):
-    """Every token to its top_k experts; with a capacity, groups of ceil(positions / groups) tokens of a sequence, first choices first."""
+    """Sends every token to its top_k experts; with a capacity, in groups of ceil(positions / groups) tokens of a
+    sequence, first choices first."""
     def layer(w, p, rows):
         out = np.zeros_like(rows)
         size = -(-rows.shape[1] // groups)
@@ -86,7 +87,7 @@ def mixture(experts, top_k, capacity=None, groups=1):
                 group = row[start : start + size]
                 score = group @ w[p + "moe.router"]
                 chosen = np.argsort(-score, axis=1, kind="stable")[:, :top_k]
-                # An expert's places are those of a full group, also where the sequence ends in it.
+                # An expert has the places of a full group, even if the sequence ends in it.
                 free = [len(group) if capacity is None else min(size, math.ceil(capacity * top_k * size / experts))] * experts
                 for k in range(top_k):
                     for t, x in enumerate(group):

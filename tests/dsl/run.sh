@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# usage: run.sh LOADER [--bless] : every good/NAME.apc must give good/NAME.ir, every bad/NAME.apc the
-# diagnostics bad/NAME.err and exit status 1.  A first line "# run: -D a=1" gives options.  --bless rewrites.
+# usage: run.sh LOADER [--bless] : every good/NAME.apc must give good/NAME.ir, every bad/NAME.apc the diagnostics
+# bad/NAME.err and exit status 1.  A first line "# run: -D a=1" gives options.  --bless rewrites the expected files.
 set -u
 cd "$(dirname "$0")" || exit 1
 loader=$1 bless=${2:-} failed=0 passed=0
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-check() { # source, expected file, stream that counts, exit status wanted
+check() { # source, expected file, stream to compare, expected exit status
   local options status
   options=$(sed -n '1s/^# run: //p' "$1")
   # shellcheck disable=SC2086

@@ -4,7 +4,7 @@ target_link_libraries(dsl_load_main PRIVATE apc_warnings apc_frontend apc_ir apc
 set_target_properties(dsl_load_main PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
 apc_test(NAME dsl.text COMMAND ${CMAKE_CURRENT_LIST_DIR}/run.sh $<TARGET_FILE:dsl_load_main>)
 
-# The examples against implementations in numpy; skipped where there is no numpy.
+# Compares the examples with implementations in numpy; skipped without numpy.
 add_executable(dsl_run_main ${CMAKE_CURRENT_LIST_DIR}/dsl_run_main.c)
 target_link_libraries(dsl_run_main PRIVATE apc_warnings apc_frontend apc_ir apc_base)
 set_target_properties(dsl_run_main PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)

@@ -1,8 +1,7 @@
-/* tests/e2e/conv.c - a model of convolutions of every kind gives the interpreter's numbers: by the library and without
- * it, on one rank and on several, in requests of several sizes.
+/* tests/e2e/conv.c - a model with convolutions of every kind gives the interpreter's numbers: with and without the
+ * library, on one rank and on several, in requests of several sizes.
  *
- * usage: e2e_conv BUILD
- */
+ * usage: e2e_conv BUILD */
 #include <sys/stat.h>
 
 #include "tests/e2e/e2e.h"
@@ -116,7 +115,7 @@ static void run_all(const char *program, const char *what) {
   apc_close(m);
 }
 
-/* Ranks of this process's folder of libraries find files that are none: the kernels of the program run instead. */
+/* Puts invalid files into this process's folder of libraries: the ranks run the kernels of the program instead. */
 static void hide_library(void) {
   const char *folder = temp_path("no-libraries");
   char path[4096];

@@ -1,10 +1,9 @@
 /* tests/e2e/decode.c - two entries of one program that share weights and caches: prefill and decode.
  *
- * The plan of prefill is carried to decode.  Greedy tokens of prefill and twelve steps of decode must be those of
+ * The plan of prefill is applied to decode.  Greedy tokens of prefill and twelve steps of decode must equal those of
  * recomputing the whole sequence in every step with the model without caches, on every number of ranks.  Every rank
- * keeps the states of the layers of its stage and no others, cut as the program says; a second session begins where the
- * first was reset; requests of another batch are refused until then.
- */
+ * keeps only the states of the layers of its stage, cut as the program says; a second session begins where the first
+ * was reset; requests of another batch are refused until then. */
 #include "tests/e2e/e2e.h"
 
 enum { BATCH = 2, PROMPT = 5, STEPS = 12, LENGTH = PROMPT + STEPS, VOCAB = 64, PROMPTS = 2 };
@@ -13,7 +12,7 @@ static const DslDefine defines[] = {{"layers", "4"}, {"d", "32"},     {"heads", 
                                     {"ffn", "64"},   {"vocab", "64"}, {"ctx", "24"},  {"cache", "1"}};
 static const E2eHint hints[] = {{"batch", 4}, {"seq", 16}};
 
-/* By prompt: the prompts, then what greedy decoding adds; the logits of each step's last position. */
+/* By prompt: the prompts, then the tokens of greedy decoding; the logits of each step's last position. */
 static int64_t reference_tokens[PROMPTS][BATCH][LENGTH + 1];
 static float reference_logits[PROMPTS][STEPS + 1][BATCH][VOCAB];
 
@@ -115,8 +114,8 @@ static uint64_t kept(const E2eModel *e, int rank) {
   return bytes;
 }
 
-/* `share`: what the rank with most keeps of all states; the ranks of all stages together keep `copies` times all of
- * them (0: not checked). */
+/* `share`: the part of all states on the rank that keeps most; the ranks of all stages together keep `copies` times all
+ * of them (0: not checked). */
 static void check_memory(ApcModel *model, const E2eModel *e, const char *what, double share, double copies) {
   const double whole =
       4 * 2 * (double)BATCH * 2 * 24 * 8 * 4; /* layers, keys and values, batch, heads, positions, size, f32 */
@@ -128,7 +127,7 @@ static void check_memory(ApcModel *model, const E2eModel *e, const char *what, d
     all += (double)is.state_bytes;
     uint64_t read = kept(e, rank);
     for (int other = 0; other < apc_ranks(model);
-         other++) /* ranks of a stage keep as much as the one with most: 4 ranks, batch 2 */
+         other++) /* all ranks of a stage keep equally much: 4 ranks, batch 2 */
       if (other / (apc_ranks(model) / e->m->mesh.stages) == rank / (apc_ranks(model) / e->m->mesh.stages) &&
           kept(e, other) > read)
         read = kept(e, other);

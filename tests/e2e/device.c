@@ -1,10 +1,9 @@
-/* tests/e2e/device.c - programs on a second device (far_device.h), whose memory the host cannot touch: the same bits as
- * on the CPU, and the calls that it gets are the list of device calls as it is made without an executor.
+/* tests/e2e/device.c - programs on a second device (far_device.h), whose memory the host cannot touch: it gives the
+ * same bits as the CPU, and gets the list of device calls that is computed without an executor.
  *
  * Every program runs several requests, of two sizes; ranks are processes of this test.
  *
- * usage: e2e_device BUILD
- */
+ * usage: e2e_device BUILD */
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -26,7 +25,7 @@ static const int64_t lengths[REQUESTS][2] = {{20}, {20}, {7}, {20}};
 
 typedef struct Run {
   const char *path;
-  const DeviceOps *device; /* NULL: the CPU */
+  const DeviceOps *device; /* NULL for the CPU */
   bool eager;
   bool contiguous;           /* the engine moves contiguous parts only */
   const int64_t (*sizes)[2]; /* per request and symbol */
@@ -39,9 +38,9 @@ static void *shared(size_t bytes) {
   return p == MAP_FAILED ? NULL : p;
 }
 
-/* ---- what the calls should be */
+/* ---- the expected calls */
 
-/* The executor leaves out copies of what is there already. */
+/* The executor skips copies of data already in place. */
 static bool is_in_place(const DeviceCall *c) {
   const CallTensor *from = &c->tensors[0], *to = &c->tensors[1];
   size_t bytes = from->rank * sizeof(int64_t);
@@ -56,7 +55,7 @@ static bool is_of_device(const DeviceCall *c) {
          c->kind == PI_pack || c->kind == PI_feed || c->kind == PI_fetch;
 }
 
-/* From call `at` of the log on: the calls of a body.  Gaps of an exchange are filled on its behalf. */
+/* Compares the calls of a body from call `at` of the log on.  The executor itself fills gaps of an exchange. */
 static bool same_body(const Program *p, const DeviceCalls *l, size_t *at) {
   for (uint32_t i = 0; i < l->n; i++) {
     while (*at < far_log.n &&
@@ -75,7 +74,7 @@ static bool same_body(const Program *p, const DeviceCalls *l, size_t *at) {
   return true;
 }
 
-/* The log of one request, from the Program alone: as a device that is not there would have it printed. */
+/* Compares the log of one request with the calls computed from the Program alone, as for an absent device. */
 static bool same_calls(const Program *p, uint32_t rank, const int64_t *symbols) {
   ProgramValues v;
   RtError error = {0};
@@ -109,7 +108,7 @@ static bool has_loops(const Program *p) {
 
 /* ---- a rank */
 
-/* Predicted bytes are those that were allocated: of the largest request. */
+/* Checks that the predicted bytes were allocated: for the largest request. */
 static RtStatus predicted(const Run *run, const Program *p, const Executor *e, uint32_t rank, RtError *error) {
   RankReport report;
   uint64_t most[SPACE_COUNT] = {0};
@@ -159,7 +158,7 @@ static RtStatus serve(const Run *run, uint32_t rank, RtError *error) {
   if (!status) status = exec_open(&a, &options, &e, error);
   for (uint32_t i = 0; i < REQUESTS && !status; i++) status = request(run, &a.program, e, rank, i, error);
   if (!status) status = predicted(run, &a.program, e, rank, error);
-  bool replays = run->device && !run->eager, few = run->sizes != texts; /* no two calls of a small model may follow */
+  bool replays = run->device && !run->eager, few = run->sizes != texts; /* small models have no runs of calls */
   if (!status && ((far_log.replayed > 0) > replays || (!far_log.replayed && replays && !few)))
     status = rt_error(error, RT_INTERNAL, "%zu calls were replayed", far_log.replayed);
   if (status && comm) comm_abort(comm);
@@ -213,7 +212,7 @@ static bool run_ranks(Run *run, uint32_t ranks) {
   return ok;
 }
 
-/* Runs on one device; the outputs of all requests are in `io`, behind the reports of the ranks. */
+/* Runs on one device; the outputs of all requests are in `io`, after the reports of the ranks. */
 static bool run_on(Run *run, const DeviceOps *device, bool eager) {
   Artifact a;
   RtError error = {0};
@@ -225,7 +224,7 @@ static bool run_on(Run *run, const DeviceOps *device, bool eager) {
   return ok;
 }
 
-static char *plan_file; /* of the next program; NULL: apc plans */
+static char *plan_file; /* of the next program; NULL if apc plans */
 
 static void far_from(Run *run, const char *near, const char *what) {
   for (int eager = 0; eager < 2; eager++) {
@@ -235,12 +234,12 @@ static void far_from(Run *run, const char *near, const char *what) {
   }
 }
 
-/* What a program has of everything. */
+/* The numbers of all things in a program. */
 typedef struct Contents {
   int kinds[PI_COUNT];
-  int events;   /* communication that is asynchronous */
-  int beside;   /* of these: something is done before they are waited for */
-  int early;    /* of these: waited for before something that does not touch what is received */
+  int events;   /* asynchronous communication */
+  int beside;   /* of these: with other work before they are waited for */
+  int early;    /* of these: waited for before an instruction that does not touch the received data */
   int in_loops; /* of these: in a round */
 } Contents;
 
@@ -284,23 +283,23 @@ static Contents contents_of(const char *path) {
   return c;
 }
 
-/* How many instructions of a kind there are, and where the engine is a library's. */
+/* The number of instructions of a kind, and with the engine of a library. */
 typedef struct Moved {
   ProgramInstrKind kind;
   int was, is;
 } Moved;
 
-/* What the next program is made for as well. */
+/* Further checks for the next program. */
 static struct {
   bool contiguous;                   /* an engine like a library's (ir/legal_comm.h), */
-  const Moved *moved;                /* by which these change; ends with a count of 0 and 0 */
-  bool asynchronous;                 /* communication beside computation; */
-  bool beside;                       /* there is some that has something beside it, and none is waited for early, */
-  bool in_loops;                     /* and in a round */
+  const Moved *moved;                /* which changes these numbers; ends with a count of 0 and 0 */
+  bool asynchronous;                 /* communication overlaps computation; */
+  bool beside;                       /* some has other work beside it, and none is waited for early, */
+  bool in_loops;                     /* also in a round */
   uint32_t pre_bodies, pre_messages; /* it has so many bodies of phase `pre`, with so much communication */
 } also;
 
-/* The same plan, made for a CPU with other traits: other programs, the same bits. */
+/* Compiles the same plan for a CPU with other traits: other programs, the same bits. */
 static void made_for(E2eModel *e, const Run *as_it_is, const char *near, bool contiguous, bool asynchronous,
                      const char *model) {
   DeviceTraits traits = *target_device_traits(DEVICE_cpu);
@@ -401,7 +400,7 @@ static void collectives(void) {
   check_gpt("cpux3", (PlanOptions){.degree[DEGREE_tp] = 3});
 }
 
-/* Both stages make the positions of their attention once. */
+/* Both stages compute the positions of their attention once. */
 static void micro_batches(void) {
   also.asynchronous = true;
   also.pre_bodies = 2;
@@ -413,8 +412,8 @@ static void rounds(void) {
   check("examples/lstm.apc", 3, lstm, "cpux2", (PlanOptions){.degree[DEGREE_tp] = 2}, texts);
 }
 
-/* Tables that constants alone determine are made once, before all micro-batches: in both stages, one of them cut and
- * gathered; one is an output too.  What repeats them over the batch is done in each. */
+/* Tables that depend on constants only are computed once, before all micro-batches: in both stages, one of them cut and
+ * gathered; one is an output too.  The broadcast over the batch runs in each micro-batch. */
 static void tables(void) {
   static const char text[] =
       "apc.ir 1\n"
@@ -472,8 +471,8 @@ static void halos(void) {
   check_text("halo.ir", text, plan, "cpux2", lengths);
 }
 
-/* Collectives along dimensions that are not the first one: gathers, sums that are scattered, windows, and all-to-alls
- * whose parts are equal on the side that is cut (c), on the one that is joined (d) and on none (e). */
+/* Collectives along dimensions other than the first: gathers, sums that are scattered, windows, and all-to-alls whose
+ * parts are equal on the cut side (c), on the joined one (d) and on none (e). */
 static void inner_dimensions(void) {
   static const char text[] =
       "apc.ir 1\n"
@@ -501,14 +500,14 @@ static void inner_dimensions(void) {
       "op \"i\" {x1:h}\nop \"e\" {x2:h}\nop \"f\" {}\n";
   static const Moved moved[] = {{PI_reduce_scatter, 1, 1},
                                 {PI_exchange, 3, 3},
-                                {PI_all_to_all, 4, 2}, /* two cannot be made with equal parts */
+                                {PI_all_to_all, 4, 2}, /* two cannot have equal parts */
                                 {PI_all_gather, 1, 3},
                                 {0}};
   also.contiguous = also.asynchronous = true, also.moved = moved;
   check_text("inner.ir", text, plan, "cpux3", lengths);
 }
 
-/* Reductions that NCCL has not: the largest float over one axis, over two and of a part, sums of 16-bit integers; and
+/* Reductions that NCCL lacks: the largest float over one axis, over two and of a part, sums of 16-bit integers; and
  * some that it has, of flags and of 32-bit integers. */
 static void reductions(void) {
   static const char text[] =
@@ -541,7 +540,7 @@ static void reductions(void) {
       "  %o6 = cast %sum {to=f32} : f32[6, s]\n"
       "  output \"o6\" %o6\n"
       "}\n";
-  static const char slow[] = /* a message takes so long that two axes are one group */
+  static const char slow[] = /* a message takes so long that two axes form one group */
       "protocols slow { ring simple base 1 ms step 1 us share 0.5; direct simple base 1 ms step 1 us share 0.5; }\n"
       "machine slow { devices 1 avx512-2core; link wire at 1 GB/s with slow; }\n";
   static const char plan[] =
@@ -557,7 +556,8 @@ static void reductions(void) {
   check_text("reductions.ir", text, plan, temp_path("slow.topox4"), lengths);
 }
 
-/* An all-to-all that nobody wants before two products are done, of what a kernel between them could write over. */
+/* An all-to-all whose result is first used after two products, and whose operand a kernel between them could
+   overwrite. */
 static void beside_products(void) {
   static const char text[] =
       "apc.ir 1\n"
@@ -581,7 +581,7 @@ static void beside_products(void) {
   check_text("beside.ir", text, plan, "cpux2", lengths);
 }
 
-/* What is prepared, and what persists. */
+/* Prepared values, and states. */
 static void states(void) {
   static const char text[] =
       "apc.ir 1\n"

@@ -1,10 +1,8 @@
-/* tests/e2e/e2e.h - a model file becomes a program that runs, in this process: load, simplify, plan, lower, prove,
- * write, run.
+/* tests/e2e/e2e.h - compiles and runs a model file in this process: load, simplify, plan, lower, prove, write, run.
  *
- * Every step is checked, the proof included; what the program computes is compared with the reference interpreter on
- * the level-1 function.  BUILD is the build folder, argument 1 of every test program; working directory is the source
- * folder.
- */
+ * Every step is checked, including the proof; the program's results are compared with the reference interpreter on the
+ * level-1 function.  BUILD is the build folder, argument 1 of every test program; working directory is the source
+ * folder. */
 #ifndef APC_TESTS_E2E_H
 #define APC_TESTS_E2E_H
 
@@ -21,9 +19,9 @@
 #include "tests/test.h"
 
 static const char *e2e_build = "build";
-static ComputeType e2e_compute = CT_f32; /* of models that are loaded, as --dtype says */
+static ComputeType e2e_compute = CT_f32; /* of loaded models, like --dtype */
 
-/* False when main has to return `status`: this process was a rank, or the arguments are wrong. */
+/* False if main has to return `status`: this process was a rank, or the arguments are wrong. */
 static inline bool e2e_start(int argc, char **argv, int *status) {
   bool rank = apc_is_rank(argc, argv);
   if (!rank && argc == 2) return e2e_build = argv[1], true;
@@ -40,7 +38,7 @@ typedef struct E2eModel {
   Func **l1, **l2;
 } E2eModel;
 
-/* Sizes to plan for; the sizes of a request are those of its inputs. */
+/* Sizes to plan for; a request has the sizes of its inputs. */
 typedef struct E2eHint {
   const char *symbol;
   int64_t size;
@@ -115,7 +113,7 @@ static inline bool e2e_prove(E2eModel *e) {
   return ok && e2e_proved("@prepare", prove_prepare(e->m, b->prepare_l1, b->prepare_l2, b->nentries, b->l2s));
 }
 
-/* Plans the first entry, carries the plan to the others, lowers and proves all of them, writes one program. */
+/* Plans the first entry, applies the plan to the others, lowers and proves all of them, writes one program. */
 static inline bool e2e_compile(E2eModel *e, const char *target_name, const PlanOptions *options, const char *out) {
   DriverOptions *o = &e->build.options;
   o->target = topo_target_find(e->diags, e->arena, target_name);
@@ -129,7 +127,7 @@ static inline bool e2e_compile(E2eModel *e, const char *target_name, const PlanO
   return ok;
 }
 
-/* ---- what a rank does, from the level-2 function */
+/* ---- the work of a rank, from the level-2 function */
 
 static inline int64_t e2e_letter(const char *spec, const int64_t *a, const int64_t *b, char letter) {
   const int64_t *dims = a;
@@ -145,7 +143,7 @@ static inline int64_t e2e_letter(const char *spec, const int64_t *a, const int64
   return 1;
 }
 
-/* Multiply-adds times two of a contraction, 0 for all else. */
+/* Multiply-adds times two of a contraction, 0 for other operations. */
 static inline double e2e_op_flops(const Func *f, const Op *op, const int64_t *symbols) {
   int64_t x[3][MAX_RANK];
   if (op->kind != OP_dot && op->kind != OP_attention && op->kind != OP_grouped_mlp) return 0;
@@ -156,7 +154,7 @@ static inline double e2e_op_flops(const Func *f, const Op *op, const int64_t *sy
     for (int d = 0; d < 4; d++) flops *= (double)x[0][d];
     return flops * (double)x[1][2] * (double)(x[0][4] + x[2][3]);
   }
-  if (op->kind == OP_grouped_mlp) { /* as if every row were owned here */
+  if (op->kind == OP_grouped_mlp) { /* as if this rank had every row */
     int64_t gate[MAX_RANK];
     if (!interp_dims(type_of(f, op->in[2]), symbols, gate)) return 0;
     for (int d = 0; d < type_of(f, op->in[1])->rank; d++) flops *= (double)x[1][d];
@@ -198,7 +196,7 @@ static inline double e2e_flops(const E2eModel *e, const Func *f, const int64_t *
 
 /* ---- the reference */
 
-/* Weights in files, for the interpreter: the model file itself is mapped for every weight. */
+/* Weights for the interpreter: every weight is mapped from its file, or from the model file. */
 static inline bool e2e_weight(void *context, const Module *m, const Param *p, InterpTensor *out, Diags *diags) {
   (void)context;
   FileMap map;
@@ -219,7 +217,7 @@ static inline bool e2e_weight(void *context, const Module *m, const Param *p, In
   return true;
 }
 
-/* Values of the dimension symbols when `tokens` is [batch, seq]. */
+/* Values of the dimension symbols if `tokens` is [batch, seq]. */
 static inline int64_t *e2e_sizes(const E2eModel *e, int64_t batch, int64_t seq) {
   int64_t *v = ARENA_ARRAY(e->arena, int64_t, e->m->symbols.n);
   for (size_t i = 0; i < e->m->symbols.n; i++) {

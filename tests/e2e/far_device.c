@@ -11,7 +11,7 @@ static const uintptr_t FAR = (uintptr_t)1 << 62;
 
 static void *far_of(void *near) { return (void *)((uintptr_t)near + FAR); }
 
-/* What has no bytes may lie anywhere. */
+/* A range without bytes may have any address. */
 static void *near_of(const void *far) { return (void *)((uintptr_t)far & FAR ? (uintptr_t)far - FAR : (uintptr_t)far); }
 
 typedef struct FarDevice {
@@ -76,7 +76,7 @@ static void note(const DeviceCall *c) {
   items[far_log.n++] = far_call_of(c);
 }
 
-/* ---- calls: the CPU's, with addresses that it has */
+/* ---- calls: those of the CPU, with its addresses */
 
 typedef struct Near {
   DeviceCall call;
@@ -152,7 +152,7 @@ static void forget(Device *d, void *recording) {
 static RtStatus alloc(Device *d, uint64_t bytes, char **out, RtError *error) {
   RtStatus status = ops_of(d)->alloc(cpu_of(d), bytes, out, error);
   if (status) return status;
-  memset(*out, 0x5a, bytes); /* nobody may count on zeros */
+  memset(*out, 0x5a, bytes); /* callers must not rely on zeros */
   *out = far_of(*out);
   return RT_OK;
 }
@@ -243,7 +243,7 @@ static RtStatus group(Comm *c, const int *members, int n, int *out, RtError *err
   return status;
 }
 
-/* Are all parts one run of bytes? */
+/* True if all parts are contiguous. */
 static bool contiguous(const FarComm *c, const CommOp *op) {
   int members = c->members[op->group];
   for (int i = 0; op->src && i < comm_send_blocks(op->kind, members); i++)
@@ -253,8 +253,8 @@ static bool contiguous(const FarComm *c, const CommOp *op) {
   return true;
 }
 
-/* What NCCL does to the bits that the collectives promise: integers of 16 bits and bitwise operations are none of its
- * reductions, and a NaN may get lost among larger and smaller numbers. */
+/* Imitates NCCL: it has no reductions of 16-bit integers and no bitwise ones, and may lose a NaN among larger and
+ * smaller numbers. */
 static bool library_reduces(const CommOp *op) {
   bool narrow = op->dtype == DT_i16 || op->dtype == DT_u16;
   if (!comm_is_reduction(op->kind)) return true;

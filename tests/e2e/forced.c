@@ -1,8 +1,7 @@
-/* tests/e2e/forced.c - every way to split a model gives the model's numbers, shares the work, and costs the memory
- * foretold.
+/* tests/e2e/forced.c - every way to split a model gives the model's numbers, shares the work, and takes the predicted
+ * memory.
  *
- * usage: e2e_forced BUILD gpt|llama|onnx
- */
+ * usage: e2e_forced BUILD gpt|llama|onnx */
 #include "tests/e2e/e2e.h"
 
 typedef struct Subject {
@@ -23,7 +22,7 @@ static const Subject subjects[] = {
 };
 static const Subject *subject;
 
-/* Plans are made for one size, requests come in others. */
+/* Plans are for one size, requests have others. */
 static const E2eHint hints[] = {{"batch", 24}, {"seq", 24}};
 typedef struct Size {
   int64_t batch, seq;
@@ -72,8 +71,8 @@ static void test_reference(void) {
 
 /* ---- one program */
 
-/* Memory for activations and communication grows with the requests and is kept: it is what the largest so far was
- * foretold to need. */
+/* Memory for activations and communication grows with the requests and is kept: it equals the prediction for the
+ * largest request so far. */
 typedef struct Largest {
   uint64_t arena, window;
 } Largest;
@@ -115,7 +114,7 @@ static void check_size(ApcModel *model, const char *what, const Size *s, const R
   free(got);
 }
 
-/* Work, at the sizes planned for, and weights of the busiest rank may be these parts of all; 0: not checked. */
+/* The most work, at the planned sizes, and weights of the busiest rank, as parts of the whole; 0: not checked. */
 static void check_program(const char *target, PlanOptions options, double work, double weights) {
   char what[200];
   snprintf(what, sizeof what, "%s on %s, tp %d pp %d dp %d, %d micro-batches", subject->name, target,
@@ -159,7 +158,7 @@ static void test_pp_at_once(void) {
 static void test_tp_pp(void) {
   check_program("cpux4", (PlanOptions){.degree = {[DEGREE_tp] = 2, [DEGREE_pp] = 2}}, 0.4, 0.4);
 }
-/* Half of everything, and what does not divide. */
+/* Halves of everything, and sizes that do not divide. */
 static void test_pp_1(void) {
   check_program("cpux2", (PlanOptions){.degree[DEGREE_pp] = 2, .micro_batches = 1}, 0.65, 0.6);
 }

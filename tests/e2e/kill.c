@@ -1,9 +1,8 @@
-/* tests/e2e/kill.c - a compiled program whose rank is killed or stopped ends soon, says which and where, and leaves
- * nothing.
+/* tests/e2e/kill.c - a compiled program whose rank is killed or stopped ends soon, reports which rank and where, and
+ * leaves no processes or files.
  *
  * usage: e2e_kill BUILD [HITS]   HITS (30; 12 with sanitizers) ranks are hit at random moments, also while they start,
- * by either signal.
- */
+ * by either signal. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -69,7 +68,7 @@ static pid_t start(const char *errors, const char *timeout) {
   _exit(99);
 }
 
-/* Waits until the host ends; its exit code, or -1 when that takes too long. */
+/* Waits until the host ends; returns its exit code, or -1 if that takes too long. */
 static int wait_for(pid_t host, double limit) {
   int status;
   for (double end = seconds() + limit; seconds() < end; usleep(10000))
@@ -79,7 +78,7 @@ static int wait_for(pid_t host, double limit) {
   return -1;
 }
 
-/* Which rank a process is, from its command line; -1: none (yet). */
+/* The rank of a process, from its command line; -1 if none (yet). */
 static int rank_of(pid_t pid) {
   char path[64], line[8192];
   snprintf(path, sizeof path, "/proc/%d/cmdline", (int)pid);
@@ -92,7 +91,7 @@ static int rank_of(pid_t pid) {
   return -1;
 }
 
-/* The process of a rank, as soon as it is there; 0 after `limit` seconds. */
+/* The process of a rank, as soon as it exists; 0 after `limit` seconds. */
 static pid_t process_of(pid_t host, int rank, double limit) {
   pid_t pids[MAX_MEMBERS];
   for (double end = seconds() + limit; seconds() < end; usleep(2000))
@@ -101,8 +100,7 @@ static pid_t process_of(pid_t host, int rank, double limit) {
   return 0;
 }
 
-/* A rank gets the signal `delay` seconds after it was started.  A loaded machine may be slow to notice: 60 s are a
- * hang. */
+/* Sends a rank the signal `delay` seconds after its start.  A loaded machine may be slow to notice: 60 s are a hang. */
 static void check_hit(int rank, int signal, double delay) {
   const char *errors = temp_path("errors");
   char name[40], what[120];
@@ -114,7 +112,7 @@ static void check_hit(int rank, int signal, double delay) {
   CHECKF(victim && kill(victim, signal) == 0, "%s: it is not there", what);
   int got = wait_for(host, 60), left = members(host, pids);
   for (double end = seconds() + 5; left && seconds() < end; left = members(host, pids))
-    usleep(10000); /* the host's death takes them along */
+    usleep(10000); /* the ranks end with the host */
   FILE *f = fopen(errors, "r");
   char text[4000] = "";
   size_t n = f ? fread(text, 1, sizeof text - 1, f) : 0;
@@ -136,7 +134,7 @@ static void test_random(void) {
   for (unsigned i = 0; i < hits; i++) {
     int rank = (int)random_below(7, 1, 3 * i, RANKS), late = random_below(7, 1, 3 * i + 1, 4) == 0;
     double delay = (double)random_below(7, 1, 3 * i + 2, 1000000) * 1e-6;
-    check_hit(rank, late ? SIGSTOP : SIGKILL, delay * delay * delay); /* the first moments are the interesting ones */
+    check_hit(rank, late ? SIGSTOP : SIGKILL, delay * delay * delay); /* the first moments are the most interesting */
   }
 }
 
@@ -149,7 +147,7 @@ int main(int argc, char **argv) {
   e2e_build = argv[1];
   if (argc == 3) hits = (unsigned)strtoul(argv[2], NULL, 10);
   RUN(test_compile);
-  if (access(program, X_OK) == 0) { /* else every hit would wait for a rank that never comes */
+  if (access(program, X_OK) == 0) { /* else every hit would wait for a rank that never starts */
     RUN(test_killed);
     RUN(test_stopped);
     RUN(test_random);

@@ -1,8 +1,7 @@
-/* tests/e2e/moe.c - a mixture of experts on 2 and 4 ranks: one rank's numbers, the tokens dropped included, the bytes
- * foretold, the arithmetic of the formulas.
+/* tests/e2e/moe.c - a mixture of experts on 2 and 4 ranks: the numbers of one rank, including the dropped tokens; the
+ * predicted bytes; the arithmetic of the formulas.
  *
- * usage: e2e_moe BUILD
- */
+ * usage: e2e_moe BUILD */
 #include "program/artifact.h"
 #include "program/traffic.h"
 #include "tests/e2e/e2e.h"
@@ -25,7 +24,7 @@ typedef struct Routing {
   const char *name;
   int nextra;
   DslDefine extra[MAX_EXTRA];
-  int capacity;  /* places of an expert per group; 0: no limit */
+  int capacity;  /* places of an expert per group; 0 for no limit */
   bool dropless; /* a token meets its own experts only */
 } Routing;
 
@@ -55,8 +54,8 @@ static double attention_flops(void) {
   return n * 2 * D * (2 * D + 2 * D / group) + 4.0 * BATCH * SEQ * SEQ * D;
 }
 
-/* A token meets all experts or its own, or an expert all its places; router and weighted sum, which is no contraction
- * where it is dropless. */
+/* A token meets all experts or only its own, or an expert all its places; plus the router, and the weighted sum, which
+ * is no contraction if dropless. */
 static double mixture_flops(const Routing *r) {
   const double n = BATCH * SEQ, met = r->dropless   ? n * TOP_K
                                       : r->capacity ? (double)BATCH * EXPERTS * r->capacity
@@ -94,7 +93,7 @@ static void test_references(void) {
 
 /* ---- one program */
 
-/* What the artifact says its ranks send is what they sent. */
+/* The ranks send as many bytes as the artifact says. */
 static void check_traffic(const char *what, const char *path, ApcModel *model, uint64_t all[COMM_KIND_COUNT]) {
   Artifact a;
   RtError error = {0};
@@ -114,8 +113,8 @@ static void check_traffic(const char *what, const char *path, ApcModel *model, u
   artifact_close(&a);
 }
 
-/* Tokens go to their experts and come back, all places of a group, all but the part that stays: the same volume twice
- * per layer. */
+/* Tokens go to their experts and back, all places of a group, except the part that stays: the same volume twice per
+ * layer. */
 static uint64_t exchanged_by_hand(const Routing *r, const Plan *p) {
   uint64_t places = (uint64_t)(BATCH * EXPERTS * r->capacity * D) * sizeof(float);
   return 2 * LAYERS * places * (uint64_t)(p->degree[DEGREE_ep] - 1) / (uint64_t)p->degree[DEGREE_ep];

@@ -1,10 +1,9 @@
-/* tests/e2e/prepare.c - weights that are computed from weights: the model's numbers on ranks of every kind, made once,
- * in the memory foretold.
+/* tests/e2e/prepare.c - weights that are computed from weights: the model's numbers on ranks of every kind, computed
+ * once, in the predicted memory.
  *
  * The reference is the interpreter on the model as it was read, before any pass.
  *
- * usage: e2e_prepare BUILD
- */
+ * usage: e2e_prepare BUILD */
 #include "tests/e2e/e2e.h"
 
 /* Dequantised products with a scale per column and with one number, a 16-bit product, joined keys, weight norm of a
@@ -57,7 +56,7 @@ static const char model_text[] =
     "  output \"o\" %%o\n"
     "}\n";
 
-/* A state whose size comes with the request, beside a weight that is prepared when no request has come yet. */
+/* A state whose size comes with the request, and a weight that is prepared before any request. */
 static const char state_text[] =
     "apc.ir 1\n"
     "symbol s hint 24\n"
@@ -75,7 +74,7 @@ static const char state_text[] =
     "  output \"o\" %new\n"
     "}\n";
 
-/* What @prepare makes: w1, w2, half in f32, k and wn. */
+/* The results of @prepare: w1, w2, half in f32, k and wn. */
 enum { PREPARED_BYTES = 4 * (64 * 96 + 96 * 64 + 3 * 64 * 64) };
 
 typedef struct Size {
@@ -141,7 +140,7 @@ static bool run(ApcModel *m, const char *what, int k) {
   return ok;
 }
 
-/* What a rank holds is what was foretold, and what the planner counted; the weights it is computed from are not
+/* A rank holds the predicted bytes, which the planner counted too; the weights that others are computed from are not
  * kept. */
 static void check_memory(ApcModel *m, const char *what, int k, double part, double planned) {
   bool busiest = false;
@@ -210,8 +209,8 @@ static bool run_state(ApcModel *m, const float *x, float *out) {
          apc_read_output(m, "o", out, 5 * 64 * sizeof *out) == APC_OK;
 }
 
-/* Preparing comes before the first request, but states take their size from it and are not made anew.  Weights given at
- * the start instead of the model's own are prepared like them. */
+/* Preparation runs before the first request; states take their size from that request and are not created anew.
+ * Weights given at the start instead of the model's own are prepared like them. */
 static void test_states_and_weights(void) {
   static const char header[] = "{\"g\":{\"dtype\":\"F32\",\"shape\":[64],\"data_offsets\":[0,256]}}";
   unsigned char file[8 + sizeof header - 1 + 256] = {sizeof header - 1};

@@ -1,4 +1,4 @@
-# Models compiled for ranks of this machine and run, against the reference interpreter.
+# Compiles models for ranks of this machine, runs them, and compares with the reference interpreter.
 foreach(name forced decode device kill prepare moe conv)
   add_executable(e2e_${name} ${CMAKE_CURRENT_LIST_DIR}/${name}.c)
   target_link_libraries(e2e_${name} PRIVATE apc_warnings apc_driver apc_codegen apc_passes apc_frontend apc_ir apc_runtime apc_base)

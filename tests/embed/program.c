@@ -1,4 +1,4 @@
-/* tests/embed/program.c - writes a compiled program for tests/embed/run.sh to the path given: y = x, 2 ranks. */
+/* tests/embed/program.c - writes a compiled program for tests/embed/run.sh to the given path: y = x, 2 ranks. */
 #include "tests/programs.h"
 
 int main(int argc, char **argv) {

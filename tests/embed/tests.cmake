@@ -1,4 +1,5 @@
-# examples/embed.c, compiled and linked exactly as its first lines say, runs a compiled program; the header is C++ as well.
+# Compiles and links examples/embed.c exactly as its first lines say, and runs a compiled program with it; the header is
+# C++ as well.
 add_executable(embed_program ${CMAKE_CURRENT_LIST_DIR}/program.c)
 target_link_libraries(embed_program PRIVATE apc_warnings apc_runtime apc_base)
 set_target_properties(embed_program PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)

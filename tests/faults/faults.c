@@ -1,14 +1,12 @@
-/* tests/faults/faults.c - a library to be preloaded that lets one call of a program fail.
+/* tests/faults/faults.c - a preloaded library that makes one call of a program fail.
  *
- * In: APC_FAULT=KIND:N:PROGRAM:FILE.  The Nth call of that kind which PROGRAM (its own code, or a library that it is
- * linked with and that allocates for it) makes fails, as it does on a machine that is out of memory or out of disk; all
- * processes of that name count together, so that a rank's calls are counted as well as its parent's.  With
- * APC_FAULT_RANK=R only those of rank R count, by its command line. Out: FILE, of FILE_BYTES, gets the number of calls
- * and where the failed one was (struct Report).
+ * In: APC_FAULT=KIND:N:PROGRAM:FILE.  The Nth call of that kind by PROGRAM (its own code, or a linked library that
+ * allocates for it) fails, as on a machine that is out of memory or disk.  All processes of that name count together,
+ * so that a rank's calls count as well as its parent's.  With APC_FAULT_RANK=R only those of rank R count, by its
+ * command line.  Out: FILE, of FILE_BYTES, gets the number of calls and the place of the failed one (struct Report).
  *
- * Calls of the C library itself, of the OpenMP run time and of oneDNN do not count: what they do when they get no
- * memory is not ours to decide.
- */
+ * Calls of the C library itself, of the OpenMP run time and of oneDNN do not count: their reactions to a lack of memory
+ * are not ours to decide. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -29,7 +27,7 @@ typedef enum Kind { MEMORY, MAP, WRITE, KINDS } Kind;
 
 typedef struct Report {
   _Atomic uint64_t calls;
-  uint64_t failed; /* the place of the failed call in its file, less one byte; 0: none failed yet */
+  uint64_t failed; /* the address of the failed call in its file, minus one byte; 0 if none failed yet */
   char function[24];
   char file[208];
 } Report;
@@ -37,7 +35,7 @@ typedef struct Report {
 enum { FILE_BYTES = 4096, RANGES = 16 };
 
 static struct {
-  Report *report; /* NULL: nothing is counted */
+  Report *report; /* NULL if calls are not counted */
   Kind kind;
   uint64_t n;
   struct {
@@ -47,7 +45,7 @@ static struct {
   int n_ranges;
 } state;
 
-/* What the C library does behind the functions replaced here. */
+/* The C library's functions that are replaced here. */
 void *__libc_malloc(size_t n);
 void *__libc_calloc(size_t n, size_t size);
 void *__libc_realloc(void *p, size_t n);
@@ -74,7 +72,7 @@ static int add_range(struct dl_phdr_info *info, size_t size, void *unused) {
   return 0;
 }
 
-/* Is this process that program?  Ranks have another name than their file. */
+/* True if this process runs that program.  Ranks have another name than their file. */
 static bool runs(const char *program) {
   char path[1024];
   ssize_t n = readlink("/proc/self/exe", path, sizeof path - 1);
@@ -84,7 +82,7 @@ static bool runs(const char *program) {
   return strcmp(slash ? slash + 1 : path, program) == 0;
 }
 
-/* Of the rank that is asked for, if one is. */
+/* True for the requested rank, or if none is requested. */
 static bool is_rank(const char *rank) {
   char text[4096] = {0};
   int fd = (int)syscall(SYS_open, "/proc/self/cmdline", O_RDONLY | O_CLOEXEC);
@@ -114,7 +112,7 @@ __attribute__((constructor)) static void begin(void) {
   if (map != MAP_FAILED) state.report = map;
 }
 
-/* Is this the call that fails?  Sets errno. */
+/* True if this call fails.  Sets errno. */
 static bool fails(Kind kind, const char *function, const void *caller, int why) {
   uintptr_t at = (uintptr_t)caller;
   if (!state.report || kind != state.kind) return false;
@@ -154,7 +152,7 @@ static char *copied(const char *s, size_t n) {
 char *strdup(const char *s) { return FAILS(MEMORY, ENOMEM) ? NULL : copied(s, strlen(s)); }
 char *strndup(const char *s, size_t n) { return FAILS(MEMORY, ENOMEM) ? NULL : copied(s, strnlen(s, n)); }
 
-/* What allocates inside the C library. */
+/* Functions that allocate inside the C library. */
 #define NEXT(type, name, ...) ((type(*)(__VA_ARGS__))dlsym(RTLD_NEXT, name))
 
 FILE *fopen(const char *path, const char *mode) {
@@ -177,7 +175,7 @@ int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*
                                                                                                      run, argument);
 }
 
-/* ---- mappings, and memory that processes share */
+/* ---- mappings, and memory shared by processes */
 
 void *mmap(void *at, size_t n, int protection, int flags, int fd, off_t offset) {
   if (FAILS(MAP, ENOMEM)) return MAP_FAILED;

@@ -1,14 +1,15 @@
 #!/usr/bin/python3
-"""tests/faults/faults.py - one allocation, mapping or write fails, in every command and in the programs it makes.
+"""tests/faults/faults.py - makes one allocation, mapping or write fail, in every command and in the programs it
+compiles.
 
-Counts the calls of a command (faults.c), then runs it again once per call and lets that one fail, the first, the second
-and so on.  Each run must
-  - end by itself, with 0 and what it prints and writes otherwise, or with the exit code of a run-time failure and a
-    message that says what there was not enough of (a file that cannot be written has a code of its own);
-  - leave nothing behind: no file but its own outputs, those whole or not at all, no process, no shared memory.
+Counts the calls of a command (faults.c), then runs it again once per call and makes that call fail, the first, the
+second and so on.  Each run must
+  - end by itself, with 0 and its usual output and files, or with the exit code of a run-time failure and a message that
+    names the lacking resource (a file that cannot be written has its own code);
+  - leave nothing: no file except its own outputs, those whole or absent, no process, no shared memory.
 
-usage: faults.py BUILD LIBRARY MOST [SCENARIO...]   MOST: calls of a kind that fail in a scenario, spread evenly; 0: all
-Where APC_QUARTER says so, a quarter of them (test.sh).
+usage: faults.py BUILD LIBRARY MOST [SCENARIO...]   MOST: failing calls per kind and scenario, spread evenly; 0: all
+If APC_QUARTER says so, a quarter of them (test.sh).
 """
 
 import dataclasses
@@ -29,7 +30,7 @@ SAYS = {
 }
 UNWRITABLE = ("cannot write the file", "cannot be written")
 SECONDS = 60  # more than any run takes
-# Two ranks that somebody else starts; says what both ended with.
+# Starts two ranks as a launcher does, and prints their exit codes.
 LAUNCHED = """
 "$0" --rank 1 --world 2 --rendezvous ./meeting --timeout 2s & other=$!
 "$0" --rank 0 --world 2 --rendezvous ./meeting --timeout 2s --input random --outputs out.npz; codes=$?
@@ -69,7 +70,7 @@ def rows(path):
 
 
 def scenarios(apc, root):
-    """Makes what they use; everything is small, the calls are the same."""
+    """Makes their inputs; everything is small, the calls are the same."""
     examples = pathlib.Path(__file__).parents[2] / "examples"
     onnx = str(examples / "gpt-tiny.onnx")
     model = [str(examples / "mlp.apc"), "-D", "layers=2", "-D", "d=16", "--target", "cpux2"]
@@ -114,7 +115,7 @@ class Runs:
         self.failures = 0
 
     def once(self, s, kind, n):
-        """Runs a scenario with call n failing; 0: none."""
+        """Runs a scenario with call n failing; 0 for none."""
         folder = pathlib.Path(tempfile.mkdtemp(dir=self.root))
         temporary = folder / "tmp"
         temporary.mkdir()
@@ -154,7 +155,7 @@ class Runs:
         return Result(code, out, err.decode(errors="replace"), files, left, calls, failed if place else None)
 
     def wrong(self, s, kind, r, clean):
-        """What is not as it must be."""
+        """Returns the first violation of the rules above; None if there is none."""
         left = sorted(set(r.files) - set(s.outputs)) + r.temporary
         if left:
             return f"leaves {left}"
@@ -164,7 +165,7 @@ class Runs:
         if kind == "write" and r.code == UNWRITTEN and any(words in r.err for words in UNWRITABLE):
             return None
         if kind == "memory" and r.code == MISSING and "cc failed" in r.err and "allocate" in r.err:
-            return None  # the C compiler, or our process that was to become it
+            return None  # the C compiler, or our process before it becomes the compiler
         if r.code not in s.codes:
             return f"ends with {r.code}"
         if any(clean.files.get(name) != data for name, data in r.files.items()):
@@ -184,7 +185,7 @@ class Runs:
         if clean.code != 0:
             sys.exit(f"{s.name} ends with {clean.code} when nothing fails:\n{clean.err}")
         if clean.out != again.out:
-            clean.out = None  # times are in it
+            clean.out = None  # it contains times
         total = clean.calls
         few = not most or total <= most
         some = range(1, total + 1) if few else sorted({1 + i * total // most for i in range(most)})

@@ -1,12 +1,11 @@
-/* tests/faults/leaks.c - one allocation or mapping of the library fails, in a program that has it inside.
+/* tests/faults/leaks.c - one allocation or mapping of the library fails, in a program that embeds it.
  *
- * usage: leaks PROGRAM.  Loads a compiled program, runs it and reads its output, again and again; each time the next
- * call of malloc, calloc, realloc, aligned_alloc, strdup or mmap by the library fails (linked with --wrap).  Every call
- * must say so and leave a model that can be closed; no descriptor, process or memory may be left.  Memory is counted by
- * the leak checker, in a build that has it.
+ * usage: leaks PROGRAM.  Loads a compiled program, runs it and reads its output, repeatedly; each time the next call of
+ * malloc, calloc, realloc, aligned_alloc, strdup or mmap by the library fails (linked with --wrap).  Every call must
+ * report it and leave a model that can be closed; no descriptor, process or memory may leak.  The leak checker counts
+ * memory, in a build that has it.
  *
- * Deliberately not here: files of tensors and descriptions, whose arenas end the process (apc_runtime.h).
- */
+ * Deliberately not here: files of tensors and descriptions, whose arenas end the process (apc_runtime.h). */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <errno.h>
@@ -21,7 +20,7 @@
 
 /* ---- calls that fail */
 
-static long calls, failing; /* the number of the call that fails; 0: none */
+static long calls, failing; /* the number of the failing call; 0 for none */
 
 static bool fails(void) {
   calls++;
@@ -53,7 +52,7 @@ void *__wrap_mmap(void *at, size_t n, int protection, int flags, int fd, off_t o
   return fails() ? MAP_FAILED : __real_mmap(at, n, protection, flags, fd, offset);
 }
 
-/* ---- what is run */
+/* ---- the run */
 
 enum { ROWS = 4, WIDTH = 16 };
 
@@ -101,10 +100,10 @@ int main(int argc, char **argv) {
     if (!hit) check(status == APC_OK, apc_error(m));
     else if (status != APC_OK) check(status == APC_FAILED && strstr(apc_error(m), "emory"), apc_error(m));
     if (status == APC_OK && n == 0) memcpy(want, y, sizeof y);
-    if (status == APC_OK) check(memcmp(want, y, sizeof y) == 0, "the output is another one");
+    if (status == APC_OK) check(memcmp(want, y, sizeof y) == 0, "the output differs");
     if (hit && m) {
-      status = use(m, x, y); /* the model is there, or says that it is not */
-      check(status == APC_OK ? memcmp(want, y, sizeof y) == 0 : *apc_error(m) != 0, "the next use goes wrong");
+      status = use(m, x, y); /* it returns the model or an error */
+      check(status == APC_OK ? memcmp(want, y, sizeof y) == 0 : *apc_error(m) != 0, "the next use fails");
     }
     apc_close(m);
     if (n == 0) before = open_files();

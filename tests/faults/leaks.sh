@@ -1,5 +1,5 @@
 #!/bin/sh
-# usage: leaks.sh BUILD.  A small program for two ranks, and leaks.c with it.
+# usage: leaks.sh BUILD.  Compiles a small program for two ranks, and runs leaks.c on it.
 set -eu
 dir=$(mktemp -d "$1/leaks-XXXXXX")
 trap 'rm -rf "$dir"' EXIT

@@ -5,7 +5,7 @@ target_link_options(leaks PRIVATE -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc
 set_target_properties(leaks PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
 apc_test(NAME faults.leaks COMMAND ${CMAKE_CURRENT_LIST_DIR}/leaks.sh ${CMAKE_BINARY_DIR} NEEDS leaks)
 
-# Sanitizers have these functions themselves.
+# Sanitizers define these functions themselves.
 if(NOT APC_SANITIZE)
   add_library(faults SHARED ${CMAKE_CURRENT_LIST_DIR}/faults.c)
   target_link_libraries(faults PRIVATE apc_warnings)

@@ -1,5 +1,5 @@
-"""ONNX models in the style of exporters, for plans.py: sizes read with Shape, layers from primitive operations,
-weights at random.
+"""ONNX models in the style of exporters, for plans.py: sizes read with Shape, layers from primitive operations, random
+weights.
 
 MAKERS[name](folder) writes one and returns its file and {dimension: sizes to draw from}.
 """
@@ -45,11 +45,11 @@ class Graph:
         return names[0] if outputs == 1 else names
 
     def size(self, x, axis):
-        """Of one dimension, as a list of one."""
+        """The size of one dimension, as a list of one."""
         return self("Gather", self("Shape", x), self.ints(axis), axis=0)
 
     def reshape(self, x, *sizes):
-        """Whole numbers, or what size() gave."""
+        """Sizes are whole numbers, or results of size()."""
         parts = [self.ints(s) if isinstance(s, int) else s for s in sizes]
         return self("Reshape", x, self("Concat", *parts, axis=0))
 
@@ -98,7 +98,7 @@ class Graph:
         return self.linear(self.gelu(self.linear(x, d, 4 * d)), 4 * d, d)
 
     def causal(self, x):
-        """[seq, seq]: what a position sees of those of x [batch, seq, ..]."""
+        """[seq, seq]: the positions of x [batch, seq, ..] that each position sees."""
         n = self.scalar(self.size(x, 1))
         positions = self.range(self.constant(0, np.int64), n)
         rows = self("Unsqueeze", positions, self.ints(1))

@@ -1,20 +1,19 @@
 #!/usr/bin/python3
-"""What apc plan prints without force against what can be forced, on models, targets, sizes, types and limits drawn
-at random.
+"""Compares the plans of apc plan without force with forced ones, on random models, targets, sizes, types and limits.
 
 Every pair of a model and a target is planned without force.  Then:
-  * forcing the degrees of the plan that was chosen, or of an alternative, gives what was shown for them;
-  * no plan with degrees, micro-batches, sizes of micro-batches and memory limits drawn at random is faster than the
-    bound printed without force, needs more memory than allowed, or has other degrees (or larger micro-batches) than
-    asked for; what the chosen plan satisfies is not refused;
+  * forcing the degrees of the chosen plan, or of an alternative, gives the printed numbers;
+  * no plan with random degrees, micro-batches, sizes of micro-batches and memory limits is faster than the bound
+    printed without force, needs more memory than allowed, or has other degrees (or larger micro-batches) than
+    requested; options that the chosen plan satisfies are not refused;
   * every plan, read back from the file that --save-plan wrote, prints the same time, shares, bytes and degrees, and
     writes the same file.
-Anything but exit 0 and 3 is a fault, and so is a command that takes more processor time than --seconds.
+Any exit code except 0 and 3 is a fault, and so is a command that takes more processor time than --seconds.
 
 usage: plans.py APC [--plans N] [--seed S] [--seconds S] [--models A,B] [--targets A,B] [MODEL.onnx ...]
-  --plans     how many forced plans in all, spread over all pairs; fewer on many ranks (default 1000)
+  --plans     total number of forced plans, spread over all pairs; fewer on many ranks (default 1000)
   MODEL.onnx  further models; their dimensions are as apc takes them
-Prints the commands of every fault, and a summary; exit 1 when there are faults.
+Prints the commands of every fault, and a summary; exit 1 if there are faults.
 """
 import argparse
 import json
@@ -53,12 +52,12 @@ EXAMPLES = {
     "unet": ("unet.apc", "channels=16 levels=2 image=64", {"batch": (1, 4, 12)}),
     "lstm": ("lstm.apc", "layers=2 d=128 hidden=256 vocab=500", {"batch": (1, 16, 32)}),
 }
-# Written as ONNX by apc itself.
+# Converted to ONNX by apc itself.
 CONVERTED = {
     "bert.onnx": ("bert.apc", "layers=2 d=128 heads=4 ffn=512 vocab=500 ctx=128", TEXT),
     "vit.onnx": ("vit.apc", "layers=3 d=192 heads=3 ffn=768 patch=16 image=64 classes=100", BATCH),
 }
-# name: (ranks, types to compute in); files lie here
+# name: (ranks, types to compute in); the files are here
 GPU = ("f32", "tf32", "bf16", "f16")
 TARGETS = {
     "cpux2": (2, ("f32",)),
@@ -110,14 +109,14 @@ class Pair:
         if r.random() < 0.6:
             self.command += ["--dtype", r.choice(types)]
         self.limit = None
-        self.words = []  # of the options that are looked at
+        self.words = []  # the options of the checks
 
     def fault(self, text):
         Count.faults += 1
         print(f"FAULT {text}\n      {' '.join(self.command + self.words)}", flush=True)
 
     def run(self, options):
-        """Exit code and JSON; None for what is a fault by itself."""
+        """Exit code and JSON; None if the result itself is a fault."""
         Count.commands += 1
         limit = ["prlimit", f"--cpu={self.args.seconds}"]
         done = subprocess.run(limit + self.command + options, stdin=subprocess.DEVNULL, capture_output=True, text=True)
@@ -134,7 +133,7 @@ class Pair:
         return ["--memory", str(limit)] if limit else []
 
     def planned(self, options, limit):
-        """A plan that keeps to what every plan keeps to, read back from its file as well; None when it is refused."""
+        """A plan that keeps the rules of all plans, also when read back from its file; None if it is refused."""
         first, again = (os.path.join(self.work, f) for f in ("first.plan", "again.plan"))
         for file in (first, again):
             if os.path.exists(file):
@@ -158,7 +157,7 @@ class Pair:
                 self.fault("its plan is written as another one when it is read")
         return plan
 
-    # ---- what was shown
+    # ---- printed plans
 
     def check_shown(self, degrees, time, size):
         if math.prod(degrees[d] for d in DEGREES) != self.ranks:
@@ -174,13 +173,13 @@ class Pair:
             if time is None or not near(forced, time) or its_size != size:
                 self.fault(f"shown at {time} us, {size} bytes; forced {forced} us, {its_size} bytes")
 
-    # ---- what is drawn
+    # ---- random plans
 
     def divisor(self, n):
         return self.random.choice([k for k in range(1, n + 1) if n % k == 0])
 
     def draw(self, best):
-        """{option: value}: some of the degrees of a way to divide the ranks, mostly."""
+        """{option: value}: mostly some of the degrees of one way to divide the ranks."""
         r = self.random
         if best and r.random() < 0.2:
             of = r.choice([best["chosen"]] + [x for x in best["alternatives"] if x["time_us"] is not None])
@@ -255,7 +254,7 @@ class Pair:
 
 
 def find_model(args, work, name):
-    """Its file, settings and sizes; written first where it is not an example."""
+    """Its file, settings and sizes; converts it first if it is no example."""
     if name in EXAMPLES:
         file, settings, sizes = EXAMPLES[name]
         return os.path.join(examples, file), settings, sizes

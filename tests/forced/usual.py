@@ -1,23 +1,23 @@
 #!/usr/bin/python3
-"""Plans as people name them against the plan that apc chooses.
+"""Compares usual plans with the plan that apc chooses.
 
-Every case is a model of a middling size on a target.  It is planned without force; then usual plans are drawn, every
-degree, the micro-batches, the schedule, ZeRO and what is computed again forced: at random, and every other time a
-neighbour of the fastest of them so far, which differs in one or two of these.  None may be faster than the bound of
-the free plan: that is a fault, and so is anything but exit 0 and 3.  What is faster than the free plan itself, within
-its gap, is listed.  With --all every plan of that kind is priced instead, which tiny cases on up to 8 ranks allow: all
-degrees, micro-batches by powers of two, schedules, stages of ZeRO and what is computed again.
+Every case is a model of middling size on a target.  It is planned without force; then usual plans are drawn, with every
+degree, the micro-batches, the schedule, ZeRO and recomputation forced: at random, and every other time a neighbour of
+the fastest so far, which differs in one or two of these.  None may be faster than the bound of the free plan: that is a
+fault, and so is any exit code except 0 and 3.  Plans faster than the free plan itself, within its gap, are listed.
+With --all every plan of that kind is priced instead, which is possible for tiny cases on up to 8 ranks: all degrees,
+micro-batches by powers of two, schedules, stages of ZeRO and recomputation.
 
 usage: usual.py APC [--plans N | --all] [--memory SHARE] [--seed S] [--cases A,B] [--targets A,B] [--most SHARE] ...
   --plans    usual plans of each case that fit (default 200)
   --all      all of them
-  --memory   with a limit of so much of what the free plan takes without one
+  --memory   with a memory limit of this share of the unlimited free plan's memory
   --cases    names of cases; only these
   --targets  only these
-  --most     it is a fault too when one is faster than the free plan by more than this share (default: any is fine)
+  --most     a plan faster than the free plan by more than this share is a fault, too (default: none is)
   --seconds  most processor time of a command (default 120)
-  --log      the list goes there too
-Prints each plan that beats the free one with its command, a line for every case, and a summary; exit 1 when there are
+  --log      also writes the list to this file
+Prints each plan that beats the free one with its command, a line for every case, and a summary; exit 1 if there are
 faults.
 """
 import argparse
@@ -178,7 +178,7 @@ class Case:
         self.say(f"FAULT {self.name} {self.target}: {text}\n      {' '.join(self.command + words)}")
 
     def run(self, words):
-        """The plan; None when there is none."""
+        """The plan; None if there is none."""
         limit = ["prlimit", f"--cpu={self.args.seconds}"]
         done = subprocess.run(limit + self.command + words, stdin=subprocess.DEVNULL, capture_output=True, text=True)
         if done.returncode == 0:

@@ -1,8 +1,7 @@
 /* tests/fuzz/cut.c - seeds for fuzz_program and fuzz_artifact from a compiled program.
  *
- * usage: fuzz_cut COMPILED TABLES FILE   TABLES gets the tables of its Program, FILE an executable without the runtime
- * in front.
- */
+ * usage: fuzz_cut COMPILED TABLES FILE   writes the tables of its Program to TABLES, and an executable without the
+ * runtime to FILE. */
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -1,5 +1,5 @@
-/* tests/fuzz/fuzz_artifact.c - libFuzzer target: any bytes as an executable with a Program.  What can be opened gives
- * its weights, whole and as the parts its ranks hold. */
+/* tests/fuzz/fuzz_artifact.c - libFuzzer target: any bytes as an executable with a Program.  If it opens, its weights
+ * can be read, whole and as the parts of its ranks. */
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,7 +15,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n);
 
 enum { MOST_ELEMENTS = 1 << 16 };
 
-/* The checksums are put right: they would refuse nearly every input. */
+/* Sets the right checksums: wrong ones would refuse nearly every input. */
 static void seal(unsigned char *file, size_t n) {
   ArtifactTrailer t;
   ProgramHeader h;
@@ -31,7 +31,7 @@ static void seal(unsigned char *file, size_t n) {
   memcpy(file + n - sizeof t, &t, sizeof t);
 }
 
-/* The part a rank holds; false when it does not lie in the weight, or is large. */
+/* The part of a rank; false if it is not inside the weight, or is large. */
 static bool part_of(const Program *p, const ProgramParam *t, const int64_t *values, int64_t *lo, int64_t *extent,
                     size_t *bytes) {
   size_t elements = 1;
@@ -68,10 +68,10 @@ static void check_weights(const Artifact *a) {
   const Program *p = &a->program;
   Weights *w;
   RtError error = {0};
-  for (uint32_t i = 0; i < p->n_blobs; i++) /* read no files: the mutations would name any */
+  for (uint32_t i = 0; i < p->n_blobs; i++) /* read no files: mutations could name any */
     if (*program_text(p, p->blobs[i].path)) return;
   ParamFiles *files = NULL;
-  if (param_files_open(a, NULL, NULL, &files, &error)) { /* a checksum: what reads them must not rely on it */
+  if (param_files_open(a, NULL, NULL, &files, &error)) { /* with checksums off: readers must not rely on them */
     RtError second = {0};
     char text[128];
     snprintf(text, sizeof text, "-1:%lld:%lld:%lld", (long long)a->stamp.size, (long long)a->stamp.seconds,

@@ -1,8 +1,8 @@
-/* tests/fuzz/fuzz_command.c - libFuzzer target: any bytes as a command of rank 0, or as the answer of a rank with the
- * parts of outputs that it wrote (runtime/launch/launched.c).
+/* tests/fuzz/fuzz_command.c - libFuzzer target: any bytes as a command of rank 0, or as a rank's answer with its parts
+ * of outputs (runtime/launch/launched.c).
  *
- * A command that fits names an entry and gives sizes for which there is a layout, or a reason why not.  Parts that are
- * believed are written inside their output.  The file under test is included for its static functions. */
+ * An accepted command names an entry and gives sizes for which there is a layout, or a reason why not.  Accepted parts
+ * are written inside their output.  The file under test is included for its static functions. */
 #include "runtime/launch/launched.c"
 
 #include "base/die.h"

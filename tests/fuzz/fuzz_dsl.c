@@ -1,4 +1,5 @@
-/* tests/fuzz/fuzz_dsl.c - libFuzzer target: any bytes as a model.  What loads must print and parse back. */
+/* tests/fuzz/fuzz_dsl.c - libFuzzer target: any bytes as a model.  A model that loads must print, and its text parse
+   back. */
 #include <stddef.h>
 #include <stdint.h>
 

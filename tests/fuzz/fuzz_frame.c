@@ -1,8 +1,8 @@
-/* tests/fuzz/fuzz_frame.c - libFuzzer target: any bytes as what ranks send to the watchdog of another
+/* tests/fuzz/fuzz_frame.c - libFuzzer target: any bytes as messages of ranks to the watchdog of another
  * (runtime/net/watch.h).
  *
- * The first byte: whether this is rank 0, who sends, and in how many pieces the bytes come.  Whatever they are, a
- * failure has a status and a text, a goodbye of a rank ends the run, and what does not begin as a frame ends it too.
+ * The first byte: whether this is rank 0, which rank sends, and in how many pieces the bytes arrive.  For all bytes, a
+ * failure has a status and a text, a goodbye of a rank ends the run, and bytes that do not begin as a frame end it too.
  * The file under test is included for its static functions. */
 #undef _GNU_SOURCE /* the file has its own */
 #include "runtime/net/watch.c"
@@ -15,7 +15,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n);
 
 enum { WORLD = 4, MOST = 64 * 1024 };
 
-/* A watch as watch_start makes it, without its thread. */
+/* A watch like that of watch_start, without its thread. */
 static Watch *make_watch(bool first, int from, int fd) {
   Watch *w = calloc(1, sizeof *w);
   if (!w) die("no memory");
@@ -48,7 +48,7 @@ static void check(Watch *w, bool first, const uint8_t *bytes, size_t n) {
   memcpy(head, bytes, sizeof head);
   bool bad =
       head[0] != FRAME_MAGIC || head[1] >= FRAME_KINDS || head[1] == FRAME_FAILURE || (head[1] == FRAME_BYE && first);
-  if (bad && !failed) die("frame %#x of kind %u is nothing", head[0], head[1]);
+  if (bad && !failed) die("frame %#x of kind %u is unknown", head[0], head[1]);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n) {

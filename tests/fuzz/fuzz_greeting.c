@@ -1,9 +1,9 @@
-/* tests/fuzz/fuzz_greeting.c - libFuzzer target: any bytes as what somebody says who wants to be admitted
+/* tests/fuzz/fuzz_greeting.c - libFuzzer target: any bytes as messages of a process that wants to be admitted
  * (runtime/launch/admission.h).
  *
- * The first byte: in how many pieces they come; whether the MAC is made right.  Admitted is exactly who has a right
- * one.  Who is not hears the challenge at most.  The same bytes are also what a listener answers.  The file under test
- * is included for its static functions. */
+ * The first byte: in how many pieces they arrive; whether the MAC is made right.  A process is admitted exactly if it
+ * has a right one; others receive at most the challenge.  The same bytes are also the answer of a listener.  The file
+ * under test is included for its static functions. */
 #include "runtime/launch/admission.c"
 
 #include "base/die.h"
@@ -26,7 +26,7 @@ static void sign_claim(unsigned char *claim, const unsigned char *greeting, cons
   sign(&key, &s, FROM_COMER, claim + offsetof(Claim, mac));
 }
 
-/* Says `n` bytes in pieces; what the lobby makes of them as lobby_next does. */
+/* Sends `n` bytes in pieces; returns the lobby's reaction, as lobby_next does. */
 static int say_in_pieces(Lobby *l, int fd, const unsigned char *bytes, size_t n, size_t pieces) {
   int said = 0;
   for (size_t i = 0; i < pieces && said == 0; i++) {
@@ -62,12 +62,12 @@ static void come(const uint8_t *bytes, size_t n, size_t pieces, bool right) {
     die("a right claim was refused");
   got = recv(fds[1], heard, sizeof heard, 0);
   if (said <= 0 && got > 0) die("a stranger hears %zd bytes more", got);
-  if (said > 0) close(fds[0]), l->n = 0; /* as lobby_next hands it out */
+  if (said > 0) close(fds[0]), l->n = 0; /* as lobby_next passes it on */
   lobby_close(l);
   close(fds[1]);
 }
 
-/* What listens answers with the bytes: it is no rank of ours. */
+/* A listener answers with the bytes: it is no rank of ours. */
 static void ask(const uint8_t *bytes, size_t n) {
   int fds[2];
   AdmissionKey mine = key;
@@ -75,7 +75,8 @@ static void ask(const uint8_t *bytes, size_t n) {
   pair_of(fds);
   if (!socket_send(fds[1], bytes, n < 4096 ? n : 4096, 0)) die("no room");
   shutdown(fds[1], SHUT_WR);
-  if (admission_ask(fds[0], &mine, n & 1, &claim, 0, -1, sockets_now() + COMER_MS)) die("who knows no key is believed");
+  if (admission_ask(fds[0], &mine, n & 1, &claim, 0, -1, sockets_now() + COMER_MS))
+    die("a peer without the key is accepted");
   close(fds[0]);
   close(fds[1]);
 }

@@ -1,5 +1,5 @@
-/* tests/fuzz/fuzz_ir.c - libFuzzer target: any bytes as IR text.  What parses is verified; its print parses again to
- * the same print, and gets the same verdict; of sizes that cannot be computed (V3) only the refusal is left. */
+/* tests/fuzz/fuzz_ir.c - libFuzzer target: any bytes as IR text.  If it parses it is verified; its print parses again
+ * to the same print, with the same verdict; sizes that cannot be computed (V3) are only refused. */
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>

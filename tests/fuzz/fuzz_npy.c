@@ -1,4 +1,4 @@
-/* Fuzz target: the npy reader.  Reads every byte of what it accepts. */
+/* Fuzz target: the npy reader.  Reads every byte of accepted files. */
 #include <stdint.h>
 
 #include "base/hash.h"
@@ -12,7 +12,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   Tensor t;
   bool ok = npy_read_memory(diags, "fuzz.npy", data, size, &t);
   if (ok) (void)hash64(t.data, t.bytes, 0);
-  if (ok != (diags->errors == 0)) __builtin_trap(); /* fails with a diagnostic, and only then */
+  if (ok != (diags->errors == 0)) __builtin_trap(); /* fails exactly if there is a diagnostic */
   tensor_free(&t);
   arena_free(arena);
   return 0;

@@ -1,5 +1,5 @@
-/* Fuzz target: the npz reader.  Decodes every member and reads every byte of it, in memory and in parts from a file:
- * the same comes of both. */
+/* Fuzz target: the npz reader.  Decodes every member and reads every byte of it, in memory and in parts from a file;
+ * both must agree. */
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>

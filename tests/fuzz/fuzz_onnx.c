@@ -1,5 +1,5 @@
 /* tests/fuzz/fuzz_onnx.c - libFuzzer target: any bytes as an ONNX model; its tensors' data, and the import of its
- * graph.  External data is not followed: the name of the model lies in a folder that does not exist. */
+ * graph.  External data is not followed: the model's path is in a folder that does not exist. */
 #include <stddef.h>
 #include <stdint.h>
 
@@ -20,7 +20,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n) {
         if (graph->node[i]->attribute[k]->t) onnx_file_data(f, d, graph->node[i]->attribute[k]->t, &data);
     Module *m;
     bool ok = onnx_import(&m, f, NULL, d);
-    if (!ok && !d->errors) __builtin_trap(); /* a failure without a word; what data lack is said once */
+    if (!ok && !d->errors) __builtin_trap(); /* a failure without a message; missing data is reported once */
     if (ok) verify_module(m, d);
     module_free(m);
   }

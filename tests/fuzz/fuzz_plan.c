@@ -1,5 +1,5 @@
-/* tests/fuzz/fuzz_plan.c - libFuzzer target: any bytes as a plan of a small network.  What is read is printed, and read
- * again to the same print; a file that is completed is read for what it says. */
+/* tests/fuzz/fuzz_plan.c - libFuzzer target: any bytes as a plan of a small network.  A plan that is read is printed,
+ * and read again to the same print; a partial plan is read for its lines. */
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>

@@ -1,5 +1,5 @@
-/* tests/fuzz/fuzz_program.c - libFuzzer target: any bytes as the tables of a Program.  Of what program_open accepts,
- * everything that is pure is asked: text, members of groups, sizes, memory, order and bytes of communication. */
+/* tests/fuzz/fuzz_program.c - libFuzzer target: any bytes as the tables of a Program.  If program_open accepts them,
+ * all pure functions are called: text, members of groups, sizes, memory, order and bytes of communication. */
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,10 +12,10 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n);
 
-enum { MOST_ASKED = 64 };     /* ranks whose traffic is asked */
+enum { MOST_ASKED = 64 };     /* ranks whose traffic is computed */
 enum { MOST_WORK = 1 << 20 }; /* expressions times places times micro-batches: larger programs are only printed */
 
-/* The length and the checksum are put right: they would refuse nearly every input. */
+/* Sets the right length and checksum: wrong ones would refuse nearly every input. */
 static void seal(unsigned char *image, size_t n) {
   ProgramHeader h;
   if (n < sizeof h) return;
@@ -41,7 +41,7 @@ static void check_entry(const Program *p, uint32_t entry, const int64_t *symbols
     must_say_why(memory_check(p, entry, stage, &plan, &error), &error);
     memory_plan_free(&plan);
   }
-  uint32_t step = p->ranks / MOST_ASKED + 1; /* each is asked after a look at all */
+  uint32_t step = p->ranks / MOST_ASKED + 1; /* each takes a look at all ranks */
   for (uint32_t rank = 0; rank < p->ranks; rank += step) {
     uint64_t sent[COMM_KIND_COUNT] = {0};
     RtError error = {0};

@@ -1,8 +1,6 @@
-/* tests/fuzz/fuzz_prove.c - libFuzzer target: any bytes as IR text with functions of both levels.  What keeps the rules
- * of the verifier is given to the prover, each level-2 function against each level-1 function; one that is proved is
- * run at small sizes modulo p and has to compute the same.  Its seeds are the hand-written programs of tests/prove and
- * tests/proofs.
- */
+/* tests/fuzz/fuzz_prove.c - libFuzzer target: any bytes as IR text with functions of both levels.  If the verifier
+ * accepts it, the prover compares each level-2 function with each level-1 function; a proved one is run at small sizes
+ * modulo p and has to compute the same.  Its seeds are the hand-written programs of tests/prove and tests/proofs. */
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
@@ -17,7 +15,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t n);
 
 static bool is_prepared(const Func *f) { return strcmp(f->name, "prepare") == 0; }
 
-/* The smallest legal sizes and a few after them; whether the whole values are few. */
+/* The smallest legal sizes and a few larger ones; false if the whole values are large. */
 static bool sizes_of(const Module *m, const Func *f, int64_t more, int64_t *values) {
   int64_t dims[MAX_RANK], all = 0;
   for (size_t i = 0; i < m->symbols.n; i++) {
@@ -63,7 +61,7 @@ static void run_both(Module *m, const Func *l1, const Func *l2, Arena *arena) {
   }
 }
 
-/* A proof is about whole numbers; sizes that pass 64 bits end a run with an error. */
+/* A proof is about whole numbers; sizes beyond 64 bits end a run with an error. */
 static bool may_overflow(const uint8_t *text, size_t n) {
   const int safe_digits = 15;
   int digits = 0;

@@ -1,5 +1,5 @@
-/* tests/fuzz/fuzz_target.c - libFuzzer target: any bytes as a .topo file.  A target that is accepted has figures one
- * can compute with; one that is refused is refused with a reason. */
+/* tests/fuzz/fuzz_target.c - libFuzzer target: any bytes as a .topo file.  The figures of an accepted target are usable
+ * numbers; a refused one has a reason. */
 #include <math.h>
 #include <stddef.h>
 #include <stdint.h>

@@ -1,8 +1,8 @@
-/* tests/fuzz/fuzz_welcome.c - libFuzzer target: any bytes as what rank 0 answers to a rank that it has admitted
- * (runtime/launch/rendezvous.c), and as what ranks tell each other of themselves (runtime/launch/same_run.h).
+/* tests/fuzz/fuzz_welcome.c - libFuzzer target: any bytes as the answer of rank 0 to an admitted rank
+ * (runtime/launch/rendezvous.c), and as the descriptions that ranks exchange (runtime/launch/same_run.h).
  *
- * The first byte: which of the two; whether there is a secret.  A refusal has a status and a reason; an address that is
- * believed is one, and without a secret one of the loopback; what ranks tell passes only when they are the same.  The
+ * The first byte: which of the two; whether there is a secret.  A refusal has a status and a reason; an accepted
+ * address is valid, and without a secret one of the loopback; descriptions of ranks pass only if they are equal.  The
  * file under test is included for its static functions. */
 #undef _GNU_SOURCE /* the file has its own */
 #include "runtime/launch/rendezvous.c"
@@ -46,14 +46,14 @@ static void welcome(const uint8_t *bytes, size_t n, bool network) {
   for (int i = 1; i < r.rank && !status; i++) {
     const SocketAddress *a = &m.addresses[i];
     if (a->bytes > sizeof a->storage || (a->storage.ss_family != AF_INET && a->storage.ss_family != AF_INET6))
-      die("no address is believed");
-    if (!network && !address_is_loopback(a)) die("an address of a network is believed without a secret");
+      die("an invalid address is accepted");
+    if (!network && !address_is_loopback(a)) die("an address of a network is accepted without a secret");
   }
   rendezvous_close(&m);
   close(fds[1]);
 }
 
-/* The bytes lie over what three equal ranks tell. */
+/* The bytes overwrite the descriptions of three equal ranks. */
 static void identities(const uint8_t *bytes, size_t n) {
   static uint64_t magic;
   RankIdentity all[RANKS];
@@ -77,7 +77,7 @@ static void identities(const uint8_t *bytes, size_t n) {
     if (all[i].program != all[0].program || all[i].program_bytes != all[0].program_bytes ||
         all[i].runtime != all[0].runtime || all[i].weights != all[0].weights || all[i].status ||
         (all[i].threads_chosen && all[i].threads != threads))
-      die("rank %d is another one", i);
+      die("rank %d differs", i);
   }
 }
 

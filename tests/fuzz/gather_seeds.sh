@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# Gathers what hours.sh starts from besides the seeds of the tree: FOLDER/NAME, small files of the format from all tests and examples
-# and, for ONNX, from Debian's libonnx-testdata; Programs are compiled by BUILD, so that they are always of the format under test.
-# FOLDER/NAME.dict holds the words of a text format, from the tables of the compiler.
+# Gathers the seeds of hours.sh in addition to those of the tree: FOLDER/NAME, small files of the format from all tests
+# and examples and, for ONNX, from Debian's libonnx-testdata; BUILD compiles Programs, so that they always have the
+# format under test.  FOLDER/NAME.dict holds the words of a text format, from the tables of the compiler.
 # usage: tests/fuzz/gather_seeds.sh BUILD FOLDER NAME
 set -eu
 build=$1 folder=$2 name=$3
 here=$(cd "$(dirname "$0")" && pwd)
 source=$(cd "$here/../.." && pwd)
-most=${MOST:-8192} # bytes: a fuzzer mutates small files well and large ones hardly
+most=${MOST:-8192} # bytes: a fuzzer mutates small files well, but hardly large ones
 rm -rf "${folder:?}/$name" "$folder/$name.dict"
 mkdir -p "$folder/$name"
 
@@ -18,7 +18,7 @@ files() { # EXTENSION [FOLDER...]: those of the tree by default
   find "$@" -path "$here" -prune -o -name "*.$extension" -size "-${most}c" -print 2>/dev/null | LC_ALL=C sort
 }
 
-gather() { # files on stdin; numbered, since many have one name
+gather() { # files on stdin; numbered, since many have the same name
   local number=0 file
   while read -r file; do
     number=$((number + 1))

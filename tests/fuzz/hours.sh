@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
-# Fuzzes parsers until each has had its processor time, in slices that take turns, so that stopping early has given every parser
-# about the same.  Needs the preset "fuzz" and its target "fuzzers"; a crash, a leak or 10 s on one input stops that parser and leaves the case in FOLDER.
+# Fuzzes parsers until each has had its processor time, in alternating slices, so that after an early stop every parser
+# has had about the same.  Needs the preset "fuzz" and its target "fuzzers"; a crash, a leak or 10 s on one input stops
+# that parser and leaves the case in FOLDER.
 #
-# usage: tests/fuzz/hours.sh BUILD FOLDER SECONDS NAME...      FOLDER keeps NAME.corpus, NAME.log and NAME.seconds over several calls
+# usage: tests/fuzz/hours.sh BUILD FOLDER SECONDS NAME...      FOLDER keeps NAME.corpus, NAME.log and NAME.seconds over
+# several calls
 set -u
 build=$1 folder=$2 seconds=$3
 shift 3
@@ -10,7 +12,7 @@ source=$(cd "$(dirname "$0")" && pwd)
 slice=${SLICE:-300}
 mkdir -p "$folder"
 
-# A fuzzer without seeds would spend its hours on what is refused at the first byte.
+# A fuzzer without seeds would spend its hours on inputs that are refused at the first byte.
 for name in "$@"; do
   "$source/gather_seeds.sh" "$build" "$folder/seeds" "$name" || { echo "$0: no seeds for $name" >&2; exit 1; }
 done
@@ -24,7 +26,7 @@ dictionary_of() { # NAME
   if [ -s "$folder/seeds/$1.dict" ]; then echo "-dict=$folder/seeds/$1.dict"; fi
 }
 
-# What the fuzzer said and, as far as it is short, the case itself: on another machine FOLDER may be gone.
+# Prints the fuzzer's report and, if it is short, the case itself: on another machine FOLDER may be gone.
 tell_case() { # NAME
   local case
   echo "$1: found a case, see $folder/$1.log"
@@ -36,7 +38,7 @@ tell_case() { # NAME
 
 used() { cat "$folder/$1.seconds" 2>/dev/null || echo 0; }
 
-fuzz_slice() { # NAME: false when the fuzzer stopped at a finding
+fuzz_slice() { # NAME: false if the fuzzer stopped at a finding
   local name=$1 status TIMEFORMAT='%U %S' spent
   mkdir -p "$folder/$name.corpus"
   spent=$({ time "$build/tests/libfuzzer_$name" -max_total_time=$slice -timeout=10 -rss_limit_mb=4096 -print_final_stats=1 \

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Compiles seeds and feeds them, and what is stored in tests/fuzz/seeds, to fuzz_program or fuzz_artifact.
+# Compiles seeds and feeds them, and those stored in tests/fuzz/seeds, to fuzz_program or fuzz_artifact.
 # usage: run_programs.sh BUILD program|artifact
 set -e
 here=$(dirname "$0")

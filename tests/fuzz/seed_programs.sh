@@ -1,6 +1,6 @@
 #!/bin/sh
-# Writes seeds for fuzz_program and fuzz_artifact to FOLDER/program and FOLDER/artifact: models of this tree, compiled by this build, so
-# that they are always of the format under test.
+# Writes seeds for fuzz_program and fuzz_artifact to FOLDER/program and FOLDER/artifact: models of this tree, compiled
+# by this build, so that they always have the format under test.
 # usage: seed_programs.sh BUILD FOLDER
 set -e
 build=$1 folder=$2

@@ -2,11 +2,9 @@
  *
  *   fuzz_NAME [-n MUTATIONS] [-k ONLY] [-o FILE] [-v] SEED_FILE_OR_DIRECTORY...
  *
- * Feeds each seed as it is, then MUTATIONS (2000) changed copies.  Change number k of a seed depends only
- * on k and the seed's bytes, so a failure repeats: -v prints each number, -k runs only that one, -o
- * writes its input to a file.  A crash, a sanitizer report or a hang (ctest's time limit) is the failure.
- * No seed at all is a failure too.
- */
+ * Feeds each seed unchanged, then MUTATIONS (2000) changed copies.  Change number k of a seed depends only on k and the
+ * seed's bytes, so a failure repeats: -v prints each number, -k runs only that one, -o writes its input to a file.  A
+ * crash, a sanitizer report or a hang (ctest's time limit) is a failure; so is a call without any seed. */
 #include <dirent.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -58,7 +56,7 @@ static void set_byte(Input *in, Draw *d) {
   if (in->n) in->data[at] = pick < sizeof bytes ? bytes[pick] : (uint8_t)draw(d, 256);
 }
 
-/* A little-endian number at the edges of its width: lengths, offsets, counts. */
+/* Writes a little-endian number at the edges of its width: lengths, offsets, counts. */
 static void set_number(Input *in, Draw *d) {
   size_t width = (size_t)1 << draw(d, 4), sign = draw(d, 2), near = draw(d, 4);
   if (in->n < width) return;
@@ -68,7 +66,7 @@ static void set_number(Input *in, Draw *d) {
   memcpy(in->data + draw(d, in->n - width + 1), &v, width);
 }
 
-/* A number added to the number that stands there. */
+/* Adds a number to the number at a place. */
 static void add_number(Input *in, Draw *d) {
   size_t width = (size_t)1 << draw(d, 4);
   if (in->n < width) return;
@@ -87,7 +85,7 @@ static void remove_range(Input *in, Draw *d) {
   in->n -= n;
 }
 
-/* Copies a range of the input in front of another place. */
+/* Copies a range of the input before another place. */
 static void repeat_range(Input *in, Draw *d) {
   size_t from = draw(d, in->n), n = draw(d, in->n - from < 64 ? in->n - from + 1 : 64), to = draw(d, in->n + 1);
   uint8_t *grown = must(malloc(in->n + n + 1));
@@ -121,8 +119,8 @@ static void (*const changes[])(Input *, Draw *) = {flip_bit,     set_byte,     s
                                                    truncate_end, remove_range, repeat_range, change_decimal};
 #define CHANGES (sizeof changes / sizeof *changes)
 
-/* The seed after 1 to 4 changes; number 0 is the seed itself.  The copy is exactly as long as its data,
- * so that reading one byte too many is seen. */
+/* The seed after 1 to 4 changes; number 0 is the seed itself.  The copy is exactly as long as its data, so that
+ * overreads are detected. */
 static Input mutated(const Input *seed, unsigned number) {
   Input in = {must(malloc(seed->n + 1)), seed->n};
   Draw d = {hash64(seed->data, seed->n, 0), number, 0};
@@ -167,7 +165,7 @@ static void run_seed(const char *path, const Options *o) {
 
 static int not_hidden(const struct dirent *e) { return e->d_name[0] != '.'; }
 
-/* A file, or all files of a directory in the order of their names; how many. */
+/* Runs a file, or all files of a directory in the order of their names; returns their number. */
 static int run_path(const char *path, const Options *o) {
   struct stat st;
   struct dirent **names;

@@ -1,7 +1,8 @@
-# Every tests/fuzz/fuzz_NAME.c defines LLVMFuzzerTestOneInput; tests/fuzz/seeds/NAME/ holds its seed files.
-# Each becomes the test fuzz.NAME: standalone.c feeds it the seeds and 2000 fixed mutations of each, under
-# whatever compiler and sanitizers the build uses.
-# With -DAPC_FUZZ=ON and clang (preset "fuzz", target "fuzzers") each also becomes libfuzzer_NAME, to be run by hand or by hours.sh:
+# Every tests/fuzz/fuzz_NAME.c defines LLVMFuzzerTestOneInput; tests/fuzz/seeds/NAME/ holds its seed files.  Each
+# becomes the test fuzz.NAME: standalone.c feeds it the seeds and 2000 fixed mutations of each, under any compiler and
+# sanitizers of the build.
+# With -DAPC_FUZZ=ON and clang (preset "fuzz", target "fuzzers") each also becomes libfuzzer_NAME, to be run by hand or
+# by hours.sh:
 #   build-fuzz/tests/libfuzzer_npy -max_total_time=60 /tmp/corpus tests/fuzz/seeds/npy
 set(fuzz_dir ${CMAKE_CURRENT_LIST_DIR})
 set(fuzz_rooms driver codegen passes frontend ir runtime program base)
@@ -45,13 +46,13 @@ foreach(source ${fuzz_sources})
   endif()
 endforeach()
 
-# Programs are not stored as seeds: a change of their format would leave seeds that are refused at once.  run_programs.sh compiles
-# some; tests/fuzz/seeds/program and artifact hold only cases that were found.
+# Programs are not stored as seeds: after a change of their format they would be refused at once.  run_programs.sh
+# compiles some; tests/fuzz/seeds/program and artifact hold only findings.
 add_executable(fuzz_cut ${fuzz_dir}/cut.c)
 target_link_libraries(fuzz_cut PRIVATE apc_warnings apc_runtime apc_base)
 set_target_properties(fuzz_cut PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
 
-# All that hours.sh needs.
+# Everything that hours.sh needs.
 if(APC_FUZZ)
   list(TRANSFORM fuzz_sources REPLACE ".*/fuzz_(.*)\\.c" "libfuzzer_\\1" OUTPUT_VARIABLE fuzzers)
   add_custom_target(fuzzers DEPENDS ${fuzzers} fuzz_cut apc apcrt-stub)

@@ -1,5 +1,5 @@
-/* tests/gpu/device.c - the GPU as a device: what it copies, fills and multiplies, at random shapes, against plain loops
- * on the host; one by one and recorded; and what goes between host and device in pieces. */
+/* tests/gpu/device.c - the GPU as a device: copies, fills and products at random shapes, compared with plain loops on
+ * the host, one by one and recorded; and transfers between host and device in pieces. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,7 +14,7 @@ static Device *device;
 static const DeviceOps *ops;
 static Program program;
 static void *tables;
-static char *memory; /* the device's */
+static char *memory; /* of the device */
 static uint64_t seed = 1;
 
 /* splitmix64 */
@@ -31,7 +31,7 @@ static int64_t below(int64_t n) {
     CHECKF((call) == RT_OK, "%s", error.text); \
   } while (0)
 
-/* A Program whose one instruction is a product: the device opens its library. */
+/* A Program whose only instruction is a product: the device opens its library. */
 static void open_device(void) {
   ProgramBuilder *b = program_builder_new();
   uint32_t two = program_const(b, 2), one = program_const(b, 1), zero = program_const(b, 0);
@@ -174,7 +174,7 @@ static void put_numbers(unsigned char *m, DType t, int64_t n) {
   for (int64_t i = 0; i < n; i++) dtype_store_f(t, m + i * (int64_t)dtype_bytes(t), (double)(below(7) - 3));
 }
 
-/* The plain loops, for one index of the loops at least. */
+/* Plain loops, over at least one index. */
 static void reference(const GemmCall *g, int loop, const unsigned char *a, const unsigned char *b, unsigned char *c,
                       const unsigned char *bias, const unsigned char *residual) {
   int64_t in = (int64_t)dtype_bytes(g->operands), out = (int64_t)dtype_bytes(g->result);
@@ -224,7 +224,7 @@ static GemmCall random_product(void) {
   return g;
 }
 
-/* As numbers: a sum of one term that is -0 may be 0. */
+/* Compares values: a sum with a single term -0 may be 0. */
 static void compare_numbers(const unsigned char *want, const char *where, DType t, int64_t n, int round) {
   static unsigned char have[BYTES];
   int64_t wrong = 0;
@@ -254,9 +254,9 @@ static void products(void) {
   }
 }
 
-/* ---- more than fits into pinned memory at once */
+/* ---- transfers larger than pinned memory */
 
-/* The part of `extents` from `start` on, of an array of as many bytes; there and back. */
+/* Copies the part of `extents` from `start` on, of an array of bytes, to the device and back. */
 static void large_port(char *there, const unsigned char *from, unsigned char *to, const int64_t *whole,
                        int64_t *extents, int64_t *start) {
   CallTensor tensor = {.dtype = DT_f32, .rank = 2, .elements = extents[0] * extents[1], .extents = extents};

@@ -1,18 +1,18 @@
-/* tests/gpu/kernels.c - every kernel of tests/kernel_cases.h on a GPU, against the reference interpreter.
+/* tests/gpu/kernels.c - compares every kernel of tests/kernel_cases.h on a GPU with the reference interpreter.
  *
- *   gpu_kernels compile FOLDER ARCH [EVERY [TEXTS]]   machine code for "sm_90" into FOLDER; NVRTC is needed, no GPU
- *   gpu_kernels run FOLDER [EVERY [here]]             runs and compares it; a GPU is needed, no NVRTC
+ *   gpu_kernels compile FOLDER ARCH [EVERY [TEXTS]]   machine code for "sm_90" into FOLDER; needs NVRTC, no GPU
+ *   gpu_kernels run FOLDER [EVERY [here]]             runs and compares it; needs a GPU, no NVRTC
  *
- * EVERY: every so many of the cases.  TEXTS: keeps the text of each cubin there, by its hash, for the doubles.
+ * EVERY: only one in so many cases.  TEXTS: keeps the text of each cubin there, by its hash, for the doubles.
  *
  * Both make the same cases, so that kernels have the same numbers; the folder holds cubins of TOGETHER kernels each,
- * and which cases they are of.  A case runs as in tests/unit/kernels_emitted.c, twice: with results in memory of their
- * own, and sharing memory with operands wherever units.h allows it.  What looks at indices runs once more with the last
- * of them too large, and must note it.
+ * and the list of their cases.  A case runs as in tests/unit/kernels_emitted.c, twice: with separate memory for
+ * results, and sharing memory with operands wherever units.h allows it.  Kernels that use indices run once more with
+ * the last index too large, and must note it.
  *
- * An error of the device ends what a process can do with it, and a kernel may never end.  So cases run in a child that
- * says which one it begins and how that ended; when it dies or is late, its case has failed, and another child goes on
- * behind it.  With `here` there is no child, for tools that watch a process. */
+ * After an error of the device a process cannot use it any more, and a kernel may never end.  So cases run in a child
+ * that reports the begin and end of each; if it dies or is late, its case has failed, and another child continues after
+ * it.  With `here` there is no child, for tools that watch a process. */
 #include "tests/gpu/raw.h"
 
 #include <poll.h>
@@ -27,10 +27,10 @@
 
 enum { TOGETHER = 48, MOST_OPERANDS = 128, WORDS = 511, LATE_MS = 60000, MOST_CUBIN = 64 << 20 };
 
-static KernelSet set; /* of the cases that are looked at */
+static KernelSet set; /* of the selected cases */
 static Arena *arena;
 
-/* The kernels of every so many of the cases, by case. */
+/* The kernels of one in so many cases, by case. */
 static const CudaKernel **kernels_of(int every) {
   const CudaKernel **of = ARENA_ARRAY(arena, const CudaKernel *, ncases);
   int n = 0;
@@ -69,11 +69,11 @@ static bool compile_all(Diags *d, const char *folder, const char *arch, int ever
 
 /* ---- the GPU, in a child */
 
-/* What a child has of the kernels. */
+/* A child's view of the kernels. */
 typedef struct Loaded {
   Gpu gpu;
   const char *folder;
-  CUmodule *modules;         /* by number of the cubin, loaded when asked for */
+  CUmodule *modules;         /* by number of the cubin, loaded on demand */
   const CudaKernel *kernels; /* of the case, by unit */
   IndexNote *note;           /* pinned */
 } Loaded;
@@ -105,14 +105,14 @@ static CUfunction function_of(Loaded *l, int kernel) {
   return function;
 }
 
-/* An operand or a result on the device, with the guard behind it. */
+/* An operand or a result on the device, with the guard after it. */
 typedef struct Copy {
   void *host;
   CUdeviceptr at;
   size_t bytes;
 } Copy;
 
-/* Places that are one for the host are one for the device, as large as that of the first of them. */
+/* Addresses that are equal on the host are equal on the device, with the size of the first of them. */
 static void copy_to_gpu(const Gpu *g, Copy *copies, int n, int i) {
   Copy *c = &copies[i];
   for (int k = 0; k < n && !c->at; k++)
@@ -146,7 +146,7 @@ static void launch(Loaded *l, const CudaKernel *k, int64_t blocks, uint64_t *wor
   MUST(g, queue_finish, symbol, g->queue);
 }
 
-/* The last element of a copy of the operand is too large. */
+/* Checks the note when the last element of a copy of the operand is too large. */
 static void check_note(Loaded *l, const Case *c, const Unit *u, const CudaKernel *k, uint64_t *words, size_t n) {
   const Op *op = &c->f->ops.items[u->op];
   const Type *t = units_type(c->units, c->f, u->in[0]);
@@ -178,7 +178,7 @@ static void call_gpu(const Runner *r, const Case *c, const Unit *u, void *const 
   uint64_t words[WORDS];
   int n = u->nin + u->nout;
   for (int turn = 0; turn < n; turn++) {
-    int i = (u->nin + turn) % n; /* results first: what shares their memory has no more than they have */
+    int i = (u->nin + turn) % n; /* results first: operands that share their memory are no larger */
     Val v = i < u->nin ? u->in[i] : u->out[i - u->nin];
     copies[i].host = ptr[i];
     copies[i].bytes = (size_t)elements_of(c, v) * dtype_bytes(units_type(c->units, c->f, v)->dtype) + GUARD;
@@ -217,7 +217,7 @@ static void count(const Said *s) {
   if (s->what == DIFFERS) fails(s->number, "differs from the interpreter");
 }
 
-/* `to`: -1 where nobody listens. */
+/* `to`: -1 if there is no listener. */
 static void say(int to, int number, int what) {
   Said s = {number, (unsigned)what};
   fflush(NULL);
@@ -232,7 +232,7 @@ static void run_cases(const char *folder, const CudaKernel *const *of, int first
   Runner r = {.call = call_gpu, .more = &l};
   int n = 0;
   raw_open(&l.gpu);
-  MUST(&l.gpu, pinned_alloc, "what kernels note", (void **)&l.note, sizeof *l.note, 0);
+  MUST(&l.gpu, pinned_alloc, "notes of kernels", (void **)&l.note, sizeof *l.note, 0);
   for (const Case *c = cases; c; c = c->next, n++) {
     if (n < first || n % every) continue;
     int before = test_failed_here;
@@ -244,11 +244,11 @@ static void run_cases(const char *folder, const CudaKernel *const *of, int first
   }
   for (size_t i = 0; i < cubins; i++)
     if (l.modules[i]) MUST(&l.gpu, module_unload, "the kernels", l.modules[i]);
-  MUST(&l.gpu, pinned_free, "what kernels note", l.note);
+  MUST(&l.gpu, pinned_free, "notes of kernels", l.note);
   raw_close(&l.gpu);
 }
 
-/* Listens to a child; the number of the case it was at when it ended, or -1.  *last: the last one it was done with. */
+/* Reads from a child until it ends; returns the number of its unfinished case, or -1.  *last: the last finished one. */
 static int listen_to(int from, pid_t pid, int *last) {
   struct pollfd p = {.fd = from, .events = POLLIN};
   int at = -1;
@@ -265,7 +265,7 @@ static int listen_to(int from, pid_t pid, int *last) {
   }
 }
 
-/* The case behind which to go on; -1: all are done. */
+/* Returns the case after which to continue; -1 if all are done. */
 static int run_from(const char *folder, const CudaKernel *const *of, int first, int every) {
   int ends[2], status, last = first - 1;
   fflush(NULL);
@@ -274,7 +274,7 @@ static int run_from(const char *folder, const CudaKernel *const *of, int first, 
   if (pid == 0) {
     close(ends[0]);
     run_cases(folder, of, first, every, ends[1]);
-    exit(0); /* doubles look at what is left */
+    exit(0); /* doubles check for leaks */
   }
   close(ends[1]);
   if (pid < 0) return perror("fork"), failed++, -1;
@@ -287,7 +287,7 @@ static int run_from(const char *folder, const CudaKernel *const *of, int first, 
   }
   if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return -1;
   failed++;
-  printf("FAILED %s\n", last < first ? "to open the GPU" : "behind the last case");
+  printf("FAILED %s\n", last < first ? "to open the GPU" : "after the last case");
   return -1;
 }
 

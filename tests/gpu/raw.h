@@ -1,8 +1,8 @@
-/* tests/gpu/raw.h - a GPU by the driver's interface alone, for what is checked or measured apart from the runtime: its
- * context and one queue.
+/* tests/gpu/raw.h - a GPU by the driver's interface alone, for checks and measurements without the runtime: its context
+ * and one queue.
  *
- * What goes wrong with the driver is said as the runtime says it (runtime/device/cuda/cuda.h), and is the end of the
- * process.  Included before headers of codegen/cuda, which use a name that is one of the rows' here. */
+ * Errors of the driver are printed as the runtime does (runtime/device/cuda/cuda.h), and end the process.  Include it
+ * before headers of codegen/cuda, which use a name that a row has here. */
 #ifndef APC_TESTS_GPU_RAW_H
 #define APC_TESTS_GPU_RAW_H
 
@@ -20,14 +20,14 @@ typedef struct Gpu {
   CUstream queue;
 } Gpu;
 
-/* At once: nothing of the device can be given back any more. */
+/* Ends at once: nothing of the device can be freed any more. */
 static inline void end_for(const RtError *error) {
   fflush(NULL);
   fprintf(stderr, "%s\n", error->text);
   _exit(1);
 }
 
-/* A call of the driver: its member, what for, its arguments. */
+/* A call of the driver: its member, its purpose, its arguments. */
 #define MUST(gpu, member, purpose, ...) \
   do { \
     RtError error_ = {0}; \

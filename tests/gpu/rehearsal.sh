@@ -1,6 +1,6 @@
 #!/bin/bash
-# bench/gpu/pack.sh and bench/gpu/on_device.sh on the doubles of NVIDIA's libraries, with some of the programs and kernels:
-# everything passes, and what is wrong is named without stopping the rest.
+# bench/gpu/pack.sh and bench/gpu/on_device.sh on the doubles of NVIDIA's libraries, with some of the programs and
+# kernels: everything passes, and faults are named without stopping the rest.
 #   rehearsal.sh APC
 . "$(dirname "$0")/../cli/lib.sh"
 build=$(dirname "$apc") doubles=$(dirname "$apc")/doubles gpu=$source_dir/bench/gpu
@@ -11,7 +11,7 @@ pack=(env "BUILD=$build" "$gpu/pack.sh" --small --texts texts)
 export DOUBLES_CACHE=$private/cache
 with=(env "LD_LIBRARY_PATH=$doubles" "DOUBLES_TEXTS=$work/texts" DOUBLES_ARCH=90 DOUBLES_GPUS=1 "DOUBLES_REPORT=$work/report" COPIED=65536 MULTIPLIED=32 RUNS=2 CALIBRATED=0)
 
-# A folder of models takes the place of the examples.
+# A folder of models replaces the examples.
 mkdir folder
 cp "$source_dir/examples/gpt-tiny.onnx" folder/gpt.onnx
 cp "$source_dir/examples/gpt-tiny.inputs.npz" folder/gpt.inputs.npz
@@ -22,7 +22,7 @@ last=pack.sh
 check "exit $code" test $code -eq 0
 check "the size" grep -qE "^$work/DIR: [0-9.]+ MiB for sm_90$" out
 
-# Everything passes; nothing else is needed than what is in DIR.
+# Everything passes; only the contents of DIR are needed.
 mv folder away
 expect 0 "in all | passed" "${with[@]}" DIR/on_device.sh check DIR checked
 for row in "copies, fills, products" kernels "one rank of NCCL in a graph" "gpt.1, replayed" "gpt.1, call by call" \
@@ -40,7 +40,7 @@ expect_out "a request of 1: "
 expect_out "| figures of this machine | left out | CALIBRATED=0 |" # tests/cli/gpu.sh measures a double
 check "apc is not there with its libraries" env LD_LIBRARY_PATH="$work/DIR/bin/lib" DIR/bin/apc version
 
-# A reference that is wrong, a program that is damaged, a device without NCCL's second machine.
+# A wrong reference, a damaged program, a device without NCCL's second machine.
 cp DIR/programs/lstm.npz good.npz
 cp DIR/programs/moe.npz DIR/programs/lstm.npz
 head -c 10000 DIR/programs/gpt.2.gz >short && mv short DIR/programs/gpt.2.gz
@@ -55,7 +55,7 @@ check "how many failed" grep -qF " passed, 4 failed, " out
 expect 1 "| kernels | FAILED | no time is left |" "${with[@]}" MINUTES=0 DIR/on_device.sh check DIR late
 expect_out "0 passed"
 
-# A kernel that gets a wrong address is named; one that the driver fails at does not end the others.
+# A kernel that gets a wrong address is named; a failure of the driver at one kernel does not end the others.
 kernels=("${with[@]}" DIR/bin/gpu_kernels run DIR/kernels)
 expect 0 "0 failed" "${kernels[@]}"
 expect 0 "0 failed" "${kernels[@]}" 2 here
@@ -64,7 +64,7 @@ expect 1 "the device or the driver failed" "${kernels[@]/DOUBLES_GPUS=1/DOUBLES_
 expect_err "cuLaunchKernel"
 expect 1 "to open the GPU" "${kernels[@]/DOUBLES_GPUS=1/DOUBLES_GPUS=0}"
 
-# What is refused.
+# Refused arguments.
 expect 1 "that is more than 1 MiB" "${pack[@]}" --only '^$' --every 400 --most 1 other
 expect 2 "is not empty" "${pack[@]}" other
 expect 2 "is no machine with GPUs" "${pack[@]}" --target cpu third

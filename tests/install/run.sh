@@ -1,7 +1,7 @@
 #!/bin/bash
 # usage: run.sh BUILD CC FLAG
-# Installs into a prefix, moves the prefix, hides the build folder (in a mount namespace, where that is allowed), then uses
-# what was installed: apc, its programs, apc.pc with examples/embed.c, find_package(apc).
+# Installs into a prefix, moves the prefix, hides the build folder (in a mount namespace, if that is allowed), then uses
+# the installed files: apc, its programs, apc.pc with examples/embed.c, find_package(apc).
 set -eu
 build=$(realpath "$1") cc=$2 flag=$3
 [ "$flag" = -fsanitize= ] && flag=
@@ -10,7 +10,7 @@ if [ "${4:-}" != hidden ]; then
   dir=$(mktemp -d)
   trap 'rm -rf "$dir"' EXIT
   cmake --install "$build" --prefix "$dir/first" --strip >"$dir/log"
-  # after a build of some targets the rest is built first: all that is installed and not made when configuring
+  # after a build of some targets the rest is built first: all installed files that configuring does not make
   grep -qE '^ninja: |^\[' "$dir/log" || { echo "installing builds nothing"; exit 1; }
   ninja -C "$build" -t query installed | tr -d ' |' >"$dir/built"
   ! grep -qx apc-documents "$dir/built" || ninja -C "$build" -t query apc-documents | tr -d ' |' >>"$dir/built"

@@ -1,3 +1,3 @@
-# cmake --install into a new prefix; what lies there serves without the build.  Not with the address
-# sanitizer, which writes the names of source files into what it instruments.
+# cmake --install into a new prefix; the installed files work without the build.  Not with the address sanitizer, which
+# writes the names of source files into instrumented code.
 apc_test(NAME install COMMAND ${APC_BASH} ${CMAKE_CURRENT_LIST_DIR}/run.sh ${CMAKE_BINARY_DIR} ${CMAKE_C_COMPILER} -fsanitize=${APC_SANITIZE})

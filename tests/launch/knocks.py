@@ -1,22 +1,26 @@
 #!/usr/bin/env python3
-"""tests/launch/knocks.py - hard knocks: programs whose ranks or launcher are killed, stopped or continued at random moments.
+"""tests/launch/knocks.py - hard knocks: programs whose ranks or launcher are killed, stopped or continued at random
+moments.
 
 usage: knocks.py APC [N] [--seed S] [--engine local|tcp|mpi]... [--round I] [--verbose]
 
 Each of the N rounds (12) starts a program, hits one of its processes, and checks what docs/launch.md promises:
 
-  - a rank that died is exit code 6, one that is late 7, in every other process; a hit that does no harm (a stop that is continued
-    in time, a hit after the work is done) leaves code 0 and complete outputs;
-  - the message names the rank, and while the ranks compute the schedule step (when rank 0 is gone the others do not know its step);
-  - everyone is gone in time: a death is noticed within 2 s, a late rank after --timeout.  SLACK is added for a loaded machine;
-  - no process is left, nothing in TMPDIR, /dev/shm or the working folder; the output file is there and complete, or not there.
+  - every other process exits with 6 if a rank died, with 7 if one is late; a harmless hit (a stop that is continued in
+    time, a hit after the work is done) leaves code 0 and complete outputs;
+  - the message names the rank and, while the ranks compute, the schedule step (if rank 0 is gone the others do not know
+    its step);
+  - all processes end in time: a death is noticed within 2 s, a late rank after --timeout.  SLACK is added for a loaded
+    machine;
+  - no process is left, nothing in TMPDIR, /dev/shm or the working folder; the output file is complete or absent.
 
-Engines: `local` ranks are children of the program, `tcp` ranks are started here one by one, `mpi` ranks by mpirun.  Under MPI the
-launcher is given the time to end everyone after a death, so the code is mpirun's (128 + signal) and the step is not told; inside
-MPI_Init and MPI_Finalize nobody knows who is missing.
+Engines: `local` ranks are children of the program, `tcp` ranks are started here one by one, `mpi` ranks by mpirun.
+Under MPI the launcher gets time to end all ranks after a death, so the code is mpirun's (128 + signal) and the message
+has no step; inside MPI_Init and MPI_Finalize no rank knows which one is missing.
 
-Everything random comes from the seed and the number of the round: --seed S --round I repeats one.  At the end a table: how
-often, and the longest time from the hit to the end of the last process.  Not done: hits on several machines (tests/launch/netns.sh).
+All random choices come from the seed and the number of the round: --seed S --round I repeats one.  At the end it prints
+a table: how often each hit occurred, and the longest time from the hit to the end of the last process.  Not done: hits
+on several machines (tests/launch/netns.sh).
 """
 import argparse
 import collections
@@ -31,11 +35,11 @@ import sys
 import tempfile
 import time
 
-SLACK = 10.0        # seconds on top of every promised limit: the machine may be busy with something else
-NOTICE = 2.0        # a death is noticed within
-PATIENCE = 90.0     # nobody takes that long: a hang
-ALONE = 20.0        # mpirun without ranks takes no longer than that
-LONG = 8.0          # so long computes a program that is hit and goes on, if that gives at most 5000 runs
+SLACK = 10.0        # seconds added to every promised limit, as the machine may be busy
+NOTICE = 2.0        # seconds within which a death is noticed
+PATIENCE = 90.0     # longer is a hang
+ALONE = 20.0        # mpirun without ranks takes no longer
+LONG = 8.0          # seconds that a program computes if it is hit and goes on, in at most 5000 runs
 MEDIAN = {}         # milliseconds of a run, by program
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
 INPUTS = SOURCE / "examples" / "gpt-tiny.inputs.npz"
@@ -76,7 +80,7 @@ def words_of(pid, file):
 
 
 def rank_of(pid):
-    """The rank that a process is, from its command line or environment; None for a host, or not yet."""
+    """The rank of a process, from its command line or environment; None for a host, or not yet."""
     words = words_of(pid, "cmdline")
     if "--rank" in words:
         return int(words[words.index("--rank") + 1])
@@ -87,7 +91,7 @@ def rank_of(pid):
 
 
 def computes(pid):
-    """The process has loaded its kernels, which is the last thing before the first run."""
+    """True if the process has loaded its kernels, which is the last step before the first run."""
     try:
         return "memfd:apc-kernels" in pathlib.Path(f"/proc/{pid}/maps").read_text(errors="replace")
     except OSError:
@@ -117,7 +121,7 @@ class Round:
         has_parent = self.engine != "tcp"
         self.victim = "parent" if has_parent and pick.random() < 0.2 else pick.randrange(self.ranks)
         if self.victim == "parent" and self.signal == "STOP":
-            self.signal = "PAUSE"  # whoever stops the program itself (Ctrl-Z) may leave it so for hours
+            self.signal = "PAUSE"  # a user who stops the program (Ctrl-Z) may leave it so for hours
         self.delay = {"start": pick.random() ** 3 * 0.03, "load": pick.random() * 0.3, "run": 0.3 + pick.random() * 1.5,
                       "end": pick.random() * 0.8}[self.moment]
         self.pause = 0.1 + 0.9 * pick.random()
@@ -127,7 +131,7 @@ class Round:
         self.meeting = pick.choice(["port", "file"])
         self.program = str(folder / self.name)
         self.wrong, self.jobs, self.took = [], {}, 0.0
-        self.launcher_fails = False  # mpirun hangs or crashes, after its ranks have ended: Open MPI 4.1 does so now and then
+        self.launcher_fails = False  # mpirun hangs or crashes after its ranks have ended, as Open MPI 4.1 does
 
     def __str__(self):
         who = "the parent" if self.victim == "parent" else f"rank {self.victim}"
@@ -143,7 +147,7 @@ class Round:
 
     def command(self, rank):
         """The command line of a rank, or of the only process that is started."""
-        long = max(100, min(5000, int(LONG * 1e3 / MEDIAN[self.name])))  # sanitizers take a hundred times as long for a run
+        long = max(100, min(5000, int(LONG * 1e3 / MEDIAN[self.name])))  # sanitizers make a run a hundred times slower
         runs = 1000000 if self.endless else min(400, long) if self.moment != "run" else min(1000, long) if self.engine == "mpi" else long
         line = [self.program, f"--timeout={self.timeout}s"]
         if rank in (None, 0):
@@ -189,7 +193,7 @@ class Round:
             return False
 
     def hit(self):
-        """Sends the signal; False when the work was done before."""
+        """Sends the signal; False if the work was done before."""
         if self.moment == "end":
             time.sleep(self.delay)
             pid = self.find_victim()
@@ -210,7 +214,7 @@ class Round:
     # -- checking
 
     def wait_all(self):
-        """Exit codes of everyone; a stopped victim of tcp is continued after the others have ended."""
+        """Exit codes of all processes; a stopped victim of tcp is continued after the others have ended."""
         codes, gone = {}, {}
         others = [m for m in self.jobs if not (self.engine == "tcp" and self.signal == "STOP" and m == self.victim)]
 
@@ -241,7 +245,7 @@ class Round:
         return codes
 
     def expected(self, codes, hit):
-        """The codes that may be: (of the parent or the surviving ranks, of the victim)."""
+        """The allowed codes: (of the parent or the surviving ranks, of the victim)."""
         number = getattr(signal, "SIG" + self.signal) if self.signal != "PAUSE" else 0
         died, finished = self.signal in ("KILL", "SEGV", "TERM"), not self.endless
         if not hit or self.signal == "PAUSE":
@@ -254,7 +258,7 @@ class Round:
         if self.engine == "mpi" and died:
             survivors = {128 + number} | ({6} if early else set())  # 6: another rank noticed first
         if self.engine == "tcp" and died and early:
-            survivors |= {7}  # it never came
+            survivors |= {7}  # it never joined
         if finished:
             survivors |= {0}
         return survivors, {-number} | ({0} if finished else set()) if died else {6, 7} | ({0} if finished else set())
@@ -278,7 +282,7 @@ class Round:
                 continue
             before_or_after = "MPI_Init" in text or "MPI_Finalize" in text or "Primary job  terminated normally" in text
             if self.engine == "mpi" and self.moment != "run" and before_or_after:
-                continue  # nobody knows who is missing
+                continue  # no rank knows which one is missing
             if not re.search(rf"\brank {self.victim}\b", text):
                 self.fail(f"{member}: the message does not name rank {self.victim}: {text.strip()}")
             if self.moment == "run" and not (self.engine == "mpi" and code > 128) and self.victim != 0 and " step " not in text:
@@ -299,7 +303,7 @@ class Round:
         lawful = {f"{m}.{kind}" for m in self.jobs for kind in ("err", "out")} | {"out.npz"}
         files = {p.name for p in self.place(".").iterdir()} - lawful
         if self.engine == "tcp" and self.meeting == "file" and self.victim == 0 and self.signal in ("KILL", "SEGV", "TERM"):
-            files -= {"meeting"}  # whoever is killed removes no file; the next run replaces it
+            files -= {"meeting"}  # a killed process removes no file; the next run replaces it
         if files:
             self.fail(f"files are left: {sorted(files)}")
         for folder in ("tmp", "shm"):
@@ -352,7 +356,7 @@ class Round:
 # ---- all rounds
 
 def compile_all(apc, folder, names):
-    """The programs, the outputs that are right, by ranks that are left alone, and how long a run takes these."""
+    """The programs, the right outputs of undisturbed ranks, and the duration of a run."""
     for name in names:
         ranks, options = PROGRAMS[name]
         subprocess.run([apc, SOURCE / "examples" / "gpt-tiny.onnx", "--target", f"cpux{ranks}", *options, "--dim-hint", "batch=4",

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# tests/launch/mpi.sh APC - programs under mpirun: the bits of the ranks that the program starts itself, refusals, deaths.
+# tests/launch/mpi.sh APC - programs under mpirun: the same bits as ranks that the program starts itself, refusals,
+# deaths.
 . "$(dirname "$0")/lib.sh"
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_mpi_yield_when_idle=1
 command -v mpirun >/dev/null || { echo "mpirun is missing (Debian: openmpi-bin, libopenmpi-dev)"; exit 1; }
@@ -13,20 +14,20 @@ for name in tp2 pp3 mixed4; do
   same "$name.alone.npz" "$name.mpi.npz"
 done
 
-# Sizes other than those planned for, several requests, results on standard output once.
+# Sizes other than the planned ones, several requests, results on standard output once.
 expect 0 "logits [3, 7" mpirun -np 4 --oversubscribe ./mixed4 --input tokens=random --dim batch=3 --dim seq=7
 check "one result" test "$(wc -l <out)" -eq 1
 expect 0 "runs: median" mpirun -np 2 --oversubscribe ./tp2 --bench=5
 
-# Refused by all, told once.
+# All ranks refuse, one reports it.
 expect 2 "mpirun started 3 processes, but this program was compiled for 2 ranks" mpirun -np 3 --oversubscribe ./tp2 --inputs "$inputs"
-check "told once" test "$(grep -c 'started 3 processes' err)" -eq 1
+check "reported once" test "$(grep -c 'started 3 processes' err)" -eq 1
 expect 1 "missing.npz: cannot read the file" mpirun -np 2 --oversubscribe ./tp2 --inputs missing.npz
 expect 2 "unknown option --inptus" mpirun -np 2 --oversubscribe ./tp2 --inptus x
 expect 1 "rank 1 runs another program than rank 0" mpirun -np 1 ./tp2 --bench=1 : -np 1 ./other --bench=1
 
-# A rank hangs: rank 0 tells which, and all end.  One that dies is mpirun's to notice.  By then the ranks compute: as long as a whole run
-# takes here has passed.
+# A rank hangs: rank 0 names it, and all end.  mpirun notices one that dies.  By then the ranks compute: as long as a
+# whole run takes here has passed.
 begin=$SECONDS
 expect 0 "" mpirun -np 2 --oversubscribe ./tp2 --bench=1
 whole=$((SECONDS - begin + 1))
@@ -45,7 +46,7 @@ hit() { # hit SIGNAL TIMEOUT: rank 1 while it computes; the exit code of mpirun 
   wait $limit
   code=$?
 }
-hit STOP 12s # also what ranks may take until they have met
+hit STOP 12s # also the time that ranks have to meet
 check "exit $code, wanted 7" test $code -eq 7
 expect_err "error: rank 1 is late"
 expect_err " at step "

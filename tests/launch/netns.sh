@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# tests/launch/netns.sh APC - two machines, pretended by network namespaces joined by a cable, with two ranks each: the same bits, a
-# killed rank, a cable that is cut; addresses of IPv4, IPv6 and the link; who listens where; secrets that differ or are missing.
-# Needs root; without it the test passes and says so.
+# tests/launch/netns.sh APC - two machines, simulated by network namespaces joined by a cable, with two ranks each: the
+# same bits, a killed rank, a cable that is cut; addresses of IPv4, IPv6 and the link; the listening addresses; secrets
+# that differ or are missing.  Needs root; without it the test passes and prints so.
 . "$(dirname "$0")/lib.sh"
 
 a=apc-a-$$ b=apc-b-$$
@@ -29,7 +29,8 @@ head -c 32 /dev/urandom | base64 >other_secret
 chmod 600 secret other_secret
 export APC_SECRET_FILE=$work/secret
 place=10.213.7.1:29500
-# rank R OPTIONS...: ranks 0 and 1 on the one machine, 2 and 3 on the other; process and outcome under the rank's number.
+# rank R OPTIONS...: ranks 0 and 1 on one machine, 2 and 3 on the other; keeps process and outcome under the rank's
+# number.
 rank() {
   local r=$1 machine=$a
   shift
@@ -59,7 +60,7 @@ rank 0 --inputs "$inputs" --outputs two.npz
 for r in 0 1 2 3; do finish $r 0; done
 same mixed4.alone.npz two.npz
 
-# meets PLACE: the same, there; rank 0's listeners are as said.
+# meets PLACE: the same result with that meeting place; rank 0 listens at the expected addresses.
 meets() {
   place=$1 last="the ranks meet at $1"
   rm -f met.npz
@@ -76,12 +77,12 @@ for _ in $(seq 50); do # the link's own address is tentative at first
   [ -n "$link" ] && break
   sleep 0.1
 done
-ip -n "$b" link set "v$$b" name "v$$a" # the name of the link is part of the address that all are told
+ip -n "$b" link set "v$$b" name "v$$a" # the name of the link is part of the address that all ranks get
 meets "[$link%v$$a]:29511"
 meets "$work/meeting"
 check "the file is left" test ! -e meeting
 
-# Rank 0 listens at what was named, the others where they reach it; nobody anywhere else.
+# Rank 0 listens at the named address, the others where rank 0 is reached; no rank listens elsewhere.
 last="who listens where"
 place=10.213.7.1:29512
 for r in 0 1 2; do rank $r --timeout 8s; done
@@ -94,9 +95,9 @@ check "on the first machine: $listening" test "$(echo "$listening" | grep -c '^1
 listening=$(ip netns exec "$b" ss -Hltn | awk '{ print $4 }')
 check "on the second machine: $listening" test "${listening%:*}" = 10.213.7.2
 rank 3 --timeout 8s
-for r in 0 1 2 3; do finish $r 2; done # no inputs were given
+for r in 0 1 2 3; do finish $r 2; done # without inputs
 
-# Secrets: missing, two, and done without.
+# Secrets: missing, different, and explicitly none.
 last="no secret"
 unset APC_SECRET_FILE
 place=10.213.7.1:29513

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# tests/launch/same_run.sh APC - ranks of different programs, runtimes, weights or damaged files never compute together: all end with 1
-# and name the rank, over TCP and under mpirun.  The same weights at other places are the same.
+# tests/launch/same_run.sh APC - ranks of different programs, runtimes, weights or damaged files never compute together:
+# all end with 1 and name the rank, over TCP and under mpirun.  Equal weights at different paths are equal.
 . "$(dirname "$0")/lib.sh"
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_mpi_yield_when_idle=1
 command -v mpirun >/dev/null || { echo "mpirun is missing (Debian: openmpi-bin, libopenmpi-dev)"; exit 1; }
@@ -11,7 +11,7 @@ cp "$source_dir/examples/gpt-tiny.onnx" model.onnx
 expect 0 "" "$apc" model.onnx --target cpux2 --tp 2 --dim-hint batch=4 --dim-hint seq=32 --weights ref -o refers
 expect 0 "" "$apc" convert model.onnx same.safetensors
 cp same.safetensors again.safetensors
-# change FILE PLACE: another byte there.
+# change FILE PLACE: changes the byte there.
 change() { /usr/bin/python3 -c 'import sys; f = open(sys.argv[1], "r+b"); f.seek(int(sys.argv[2])); b = f.read(1); f.seek(-1, 1); f.write(bytes([b[0] ^ 1]))' "$1" "$2"; }
 /usr/bin/python3 - <<'END'
 data = bytearray(open("same.safetensors", "rb").read())
@@ -27,7 +27,7 @@ change kernels $(($(LC_ALL=C grep -abo $'\x7fELF' tp2 | tail -1 | cut -d: -f1) +
 cp tp2 runtime
 change runtime "$(LC_ALL=C grep -abo 'take the weights from this' tp2 | head -1 | cut -d: -f1)"
 cp tp2 tables
-change tables $(($(od -An -tu8 -j $(($(stat -c %s tp2) - 32)) -N8 tp2) + 400)) # the trailer begins with where the program is
+change tables $(($(od -An -tu8 -j $(($(stat -c %s tp2) - 32)) -N8 tp2) + 400)) # the trailer begins with the offset of the program
 cp tp2 trailer
 change trailer $(($(stat -c %s tp2) - 20))
 head -c -100 tp2 >short
@@ -36,7 +36,7 @@ expect 0 "" ./tp2 --inputs "$inputs" --outputs other.alone.npz --weights other.s
 check "other weights give other results" test "$(cksum <other.alone.npz)" != "$(cksum <tp2.alone.npz)"
 
 port=$((20000 + $$ * 7 % 12000))
-# pair CODE TEXT "RANK 0" "RANK 1": both end so, over TCP; outputs to pair.npz
+# pair CODE TEXT "RANK 0" "RANK 1": both end with the code and text, over TCP; outputs to pair.npz
 pair() {
   port=$((port + 1)) last="rank 0: $3, rank 1: $4"
   rm -f pair.npz
@@ -68,7 +68,8 @@ pair 1 "rank 1: the weights in missing.onnx cannot be read" "./refers" "./refers
 pair 1 "rank 1: the compiled model is damaged: its kernels do not match their checksum" "./tp2" "./kernels"
 pair 1 "rank 1 runs the program with another runtime than rank 0" "./tp2" "./runtime"
 pair 1 "rank 1 runs another program than rank 0" "./tp2" "./refers"
-# The program itself cannot be read, or is for another number of ranks: the others learn it at once, not when they have waited too long.
+# The program itself cannot be read, or is for another number of ranks: the others learn it at once, not after a
+# timeout.
 for damaged in tables trailer short; do
   pair 1 "rank 1: this program" "./tp2" "./$damaged"
   pair 1 "rank 0: this program" "./$damaged" "./tp2"
@@ -83,8 +84,8 @@ pair 1 "rank 1 computes with ONEDNN_MAX_CPU_ISA='', rank 0 with 'SSE41'" "env ON
 pair 1 "rank 1 would compute with 2 threads, rank 0 with 1" "env OMP_NUM_THREADS=1 ./tp2" "env OMP_NUM_THREADS=2 ./tp2"
 pair 0 "" "./tp2" "env OMP_NUM_THREADS=1 ./tp2"
 
-# threads_of_rank_0 "RANK 1" PORT: the most threads that rank 0 has in a run, when nothing says how many it is to take.  All of the run is
-# watched: how long loading takes depends on the build.
+# threads_of_rank_0 "RANK 1" PORT: the most threads of rank 0 in a run without a given number of threads.  The whole run
+# is watched, as the duration of loading depends on the build.
 threads_of_rank_0() {
   local place=127.0.0.1:$2 most=0 n zero
   timeout -k 1 120 $1 --rank 1 --world 2 --rendezvous "$place" >one.out 2>one.err </dev/null &
@@ -117,7 +118,7 @@ else
 fi
 
 expect 1 "rank 1 has other weights than rank 0" mpirun -np 1 ./tp2 --inputs "$inputs" --outputs mpi.npz : -np 1 ./tp2 --weights other.safetensors
-check "told once" test "$(grep -c 'has other weights' err)" -eq 1
+check "reported once" test "$(grep -c 'has other weights' err)" -eq 1
 expect 1 "rank 1: the compiled model is damaged" mpirun -np 1 ./tp2 --inputs "$inputs" --outputs mpi.npz : -np 1 ./kernels
 expect 1 "rank 1: this program" mpirun -np 1 ./tp2 --inputs "$inputs" --outputs mpi.npz : -np 1 ./tables
 expect 1 "rank 1 runs another program than rank 0" mpirun -np 1 ./tp2 --inputs "$inputs" --outputs mpi.npz : -np 1 ./tp4

@@ -1,18 +1,19 @@
 #!/usr/bin/env python3
-"""tests/launch/strangers.py - who is no rank of a run neither joins, ends nor delays it, and learns nothing.
+"""tests/launch/strangers.py - processes that are no ranks of a run neither join, end nor delay it, and learn nothing.
 
 usage: strangers.py APC [--connections N] [--verbose]
 
-The handshake is written here a second time (runtime/launch/admission.h has the first), with and without the secret:
+The handshake is implemented here a second time (runtime/launch/admission.h has the first), with and without the secret:
 
-  - N connections (1000) while ranks meet and while they connect to each other: silent, one byte, garbage, greetings and claims cut at each
-    byte, other versions, keys, worlds, ranks and roles, recorded greetings and claims of a rank of an earlier run.  The run ends with 0 and the bits of one that
-    nobody disturbed, at most 3 s later; no stranger hears more than the challenge, so none sees an input;
+  - N connections (1000) while ranks meet and while they connect to each other: silent, one byte, garbage, greetings and
+    claims cut at each byte, other versions, keys, worlds, ranks and roles, recorded greetings and claims of a rank of
+    an earlier run.  The run ends with 0 and the bits of an undisturbed run, at most 3 s later; strangers receive at
+    most the challenge, so none sees an input;
   - a joiner that has the program, but not the secret;
   - two runs at one port, two at one file;
-  - a rank that says goodbye in the middle of a run; connections that never end and a FIFO as meeting file against --timeout;
-  - without a secret, on the loopback: a second process with a rank that is there, ranks of other worlds, processes of another user, and the key that is in a
-    meeting file.
+  - a rank that says goodbye in the middle of a run; endless connections and a FIFO as meeting file against --timeout;
+  - without a secret, on the loopback: a second process with the number of a connected rank, ranks of other worlds,
+    processes of another user, and the key in a meeting file.
 """
 import argparse
 import hashlib
@@ -35,7 +36,7 @@ MAGIC = 0x324b4e41524350a1
 CHALLENGE, CLAIM, GREETING = 56, 48, 40
 WELCOME_HEAD = 8 + 8 + 1024 + 32
 WELCOME = WELCOME_HEAD + 64 * 136
-LATER = 3.0  # seconds that strangers may cost
+LATER = 3.0  # seconds of delay that strangers may cause
 CONTROL, DATA = 0, 1
 
 failed = passed = 0
@@ -56,12 +57,12 @@ def mac(key, data):
 
 
 def key_of(secret):
-    """None: no secret."""
+    """None if there is no secret."""
     return bytes(32) if secret is None else mac(b"apc: the secret of a run".ljust(32, b"\0"), secret)
 
 
 class Handshake:
-    """What somebody who connects says.  `key`: None for one that knows none."""
+    """The messages of a connecting process.  `key`: None if it knows none."""
 
     def __init__(self, key, rank=1, world=4, role=CONTROL, to=0, port=1, protocol=b"apc ranks 3", run_id=b""):
         self.key, self.claim, self.to, self.protocol = key or os.urandom(32), struct.pack("<IiiI", role, rank, world, port), to, protocol
@@ -97,7 +98,7 @@ def receive(s, n, seconds=5.0):
 
 
 def join(port, handshake):
-    """A connection that was admitted, or None."""
+    """An admitted connection, or None."""
     s = socket.create_connection(("127.0.0.1", port))
     s.sendall(handshake.greeting())
     challenge = receive(s, CHALLENGE)
@@ -110,7 +111,7 @@ def join(port, handshake):
 
 
 def be_first(port):
-    """Listens as rank 0 without a secret does; what a rank says that was accepted."""
+    """Listens like rank 0 without a secret; returns the message of a rank that it accepted."""
     with socket.create_server(("127.0.0.1", port)) as listener:
         listener.settimeout(10)
         s, _ = listener.accept()
@@ -124,7 +125,7 @@ def be_first(port):
 
 
 def as_nobody(work):
-    """What work() returns in a process of another user."""
+    """The result of work() in a process of another user."""
     end, other = os.pipe()
     child = os.fork()
     if child == 0:
@@ -145,13 +146,13 @@ def as_nobody(work):
 # ---- strangers
 
 class Storm:
-    """N connections to some ports, kept as long as they are let; what they hear is kept as well."""
+    """N connections to some ports, kept as long as they are allowed; their received bytes are kept as well."""
 
     def __init__(self, recorded, seed=1):
         self.pick, self.recorded, self.heard, self.made, self.open = random.Random(seed), recorded, [], 0, []
 
     def words(self, number):
-        """What number says: first, and (True: made for the challenge) behind that."""
+        """The messages of stranger `number`: the first one, and (True: made for the challenge) the second."""
         kinds = 11
         kind, step = number % kinds, number // kinds
         h = Handshake(None, rank=self.pick.choice([0, 1, 2, 3, -1, 99]), world=self.pick.choice([4, 5, 0]), role=self.pick.choice([CONTROL, DATA]))
@@ -189,7 +190,7 @@ class Storm:
             pass
 
     def listen(self):
-        """Reads what has come; answers challenges."""
+        """Reads the received bytes; answers challenges."""
         ready = select.select([c[0] for c in self.open], [], [], 0)[0] if self.open else []
         for c in [c for c in self.open if c[0] in ready]:
             try:
@@ -227,7 +228,7 @@ class Storm:
 
 
 class Recorder(threading.Thread):
-    """Hands connections on to another port, and keeps what who connects says."""
+    """Forwards connections to another port, and keeps the bytes of the connecting side."""
 
     def __init__(self, port, to):
         super().__init__(daemon=True)
@@ -275,7 +276,7 @@ class Ranks:
                                            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
 
     def end(self, rank, seconds=60):
-        """Exit code and what it said."""
+        """Exit code and output."""
         try:
             text = self.jobs[rank].communicate(timeout=seconds)[1].decode(errors="replace")
         except subprocess.TimeoutExpired:
@@ -284,7 +285,7 @@ class Ranks:
         return self.jobs[rank].returncode, text
 
     def ended(self, what, **codes):
-        """All of them, with these codes; rN=code, the others 0."""
+        """All of them end with these codes; rN=code, the others 0."""
         for rank in list(self.jobs):
             code, text = self.end(rank)
             want = codes.get(f"r{rank}", 0)
@@ -354,7 +355,7 @@ class Test:
         check(f"{what}: the results are other ones", path.exists() and path.read_bytes() == self.wanted())
 
     def record(self):
-        """An undisturbed run of 4 ranks: its results, and what its ranks say to be admitted."""
+        """An undisturbed run of 4 ranks: its results, and the messages with which its ranks are admitted."""
         port, before = self.port(), self.port()
         recorder = Recorder(before, port)
         recorder.start()
@@ -380,7 +381,7 @@ class Test:
         begin = time.monotonic()
         ranks.start(3, place)
         if storm:
-            storm.blow(ports, self.connections // 4)  # most find the run ended
+            storm.blow(ports, self.connections // 4)  # most find that the run has ended
         ranks.ended(name)
         took = time.monotonic() - begin
         self.same(name, name)
@@ -401,7 +402,7 @@ class Test:
                   heard.count(CHALLENGE) > self.connections // 10)
 
     def no_secret(self):
-        """The program, but another secret or none: turned away; the run goes on without it."""
+        """The program with another secret or none: refused; the run goes on without it."""
         place = f"127.0.0.1:{self.port()}"
         ranks = Ranks(self.folder / "tp2", 2, self.folder, self.secret)
         ranks.start(0, place, "--inputs", str(INPUTS), "--outputs", "joined.npz")
@@ -416,7 +417,8 @@ class Test:
         check("the program alone", own.returncode == 0 and (self.folder / "own.npz").read_bytes() == (self.folder / "joined.npz").read_bytes())
 
     def two_runs(self):
-        """With other secrets or names, and with nothing that tells them apart; at a port and at a file.  All at once."""
+        """With different secrets or names, and with nothing to distinguish them; at a port and at a file.  All at
+        once."""
         cases = [("port", "secret"), ("port", "name"), ("port", ""), ("file", "secret"), ("file", "")]
         pairs = {}
         for place, apart in cases:
@@ -433,7 +435,7 @@ class Test:
             self.end_two_runs(place, apart, [[run.end(rank) for rank in (0, 1)] for run in runs])
 
     def end_two_runs(self, place, apart, codes):
-        what = f"two runs at one {place}, told apart by {apart or 'nothing'}"
+        what = f"two runs at one {place}, distinguished by {apart or 'nothing'}"
         for i, run in enumerate(codes):
             told = all(code == 0 or "error: " in text for code, text in run)
             check(f"{what}: run {i} ended with {run}", told and all(code in (0, 1, 2, 6, 7) for code, _ in run))
@@ -445,7 +447,7 @@ class Test:
         check(f"{what}: none came through: {codes}", any(run[0][0] == 0 for run in codes))
 
     def goodbye(self):
-        """A rank that takes leave before and after it has connected to rank 0, and keeps its connections."""
+        """A rank that says goodbye before and after it has connected to rank 0, and keeps its connections."""
         for connected in (False, True):
             port = self.port()
             ranks = Ranks(self.folder / "tp2", 2, self.folder, self.secret)
@@ -465,7 +467,7 @@ class Test:
             check(f"a goodbye was noticed after {time.monotonic() - begin:.1f} s", time.monotonic() - begin < 2 + LATER)
 
     def patience(self):
-        """--timeout holds while connections come, one after the other, and at a FIFO."""
+        """--timeout holds while connections arrive one after the other, and at a FIFO."""
         port = self.port()
         ranks = Ranks(self.folder / "tp2", 2, self.folder, self.secret)
         begin = time.monotonic()
@@ -477,11 +479,12 @@ class Test:
         while ranks.jobs[0].poll() is None and time.monotonic() - begin < 20:
             storm.blow([port], 8)
         storm.over()
-        ranks.ended("nobody came", r0=7, r1=1)
+        ranks.ended("no rank joined", r0=7, r1=1)
         check(f"it took {time.monotonic() - begin:.1f} s", time.monotonic() - begin < 1 + LATER)
 
     def nonsense(self):
-        """Who answers nonsense is no rank 0; one that only began to answer may have been it, and is gone."""
+        """A process that answers nonsense is not rank 0; one that stops in the middle may have been rank 0, and is
+        gone."""
         for stays, want, says in (True, 1, "is not rank 0 of rank 1's run"), (False, 7, "did not find rank 0"):
             with socket.create_server(("127.0.0.1", self.port())) as listener:
                 ranks = Ranks(self.folder / "tp2", 2, self.folder)
@@ -500,7 +503,7 @@ class Test:
             check(f"who answered {'nonsense' if stays else 'nothing'}: {code}: {text}", code == want and says in text)
 
     def twice(self):
-        """Without a secret anybody on the machine is a rank; one that is there already stays."""
+        """Without a secret any process of the machine may be a rank; a connected rank stays."""
         port = self.port()
         ranks = Ranks(self.folder / "mixed4", 4, self.folder)
         ranks.start(0, f"127.0.0.1:{port}", "--inputs", str(INPUTS), "--outputs", "twice.npz")
@@ -517,9 +520,9 @@ class Test:
         self.same("a run with a second rank 1", "twice.npz")
 
     def twice_late(self):
-        """All have come and are about to connect in pairs: a second rank 1 is told at once that there is one."""
+        """All ranks have joined and are about to connect in pairs: a second rank 1 learns at once that there is one."""
         ranks, port = self.first(f"127.0.0.1:{self.port()}", "--timeout", "8s", "--bench=1")
-        slow = join(port, Handshake(bytes(32), rank=1, world=2))  # and says no more
+        slow = join(port, Handshake(bytes(32), rank=1, world=2))  # and sends nothing more
         heard = receive(slow, WELCOME_HEAD) if slow else b""
         check(f"the first rank 1 hears {len(heard)} bytes", len(heard) == WELCOME_HEAD)
         begin = time.monotonic()
@@ -533,7 +536,7 @@ class Test:
         check(f"rank 0 with a second rank 1 that is late: {code}: {text}", code == 6 and "two processes" not in text)
 
     def own(self, what, ranks, name):
-        """Rank 1 comes, and the run is what it should be."""
+        """Rank 1 joins, and the run gives the right result."""
         ranks.start(1, ranks.place)
         ranks.ended(what)
         path = self.folder / name
@@ -547,7 +550,7 @@ class Test:
         return ranks, wait_for(lambda: listening(ranks.jobs[0].pid))[0]
 
     def other_worlds(self):
-        """Anybody on the machine can say that; it is told so, and changes nothing."""
+        """Any process of the machine can say that; it gets an answer, and changes nothing."""
         def come(port, rank, world):
             s = join(port, Handshake(bytes(32), rank=rank, world=world))
             heard = receive(s, WELCOME) if s else b""
@@ -564,7 +567,7 @@ class Test:
         check(f"only a rank of another world came: {code}: {text}", code == 7 and "last refused: rank 1 of 3 connected to" in text)
 
     def file_key(self):
-        """Without a secret a file for its user alone has a key."""
+        """Without a secret a file that only its user can read has a key."""
         path = self.folder / "keyed"
         ranks, port = self.first(path, "--inputs", str(INPUTS), "--outputs", "keyed.npz")
         text = wait_for(lambda: path.exists() and path.read_text().endswith("end\n") and path.read_text())
@@ -585,7 +588,7 @@ class Test:
             s = join(port, Handshake(bytes(32), rank=1, world=2))
             return receive(s, WELCOME) if s else b""
 
-        check("another user's process hears a welcome", as_nobody(come) == b"")
+        check("another user's process gets a welcome", as_nobody(come) == b"")
         self.own("a run to which another user's process came", ranks, "users.npz")
         ranks, port = self.first(f"127.0.0.1:{self.port()}", "--timeout", "1s", "--bench=1")
         as_nobody(come)

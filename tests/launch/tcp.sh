@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# tests/launch/tcp.sh APC - ranks that meet over TCP: by hand, in the environments of torchrun, Slurm and Open MPI; who does not fit,
-# dies, hangs or stays away, and that nothing is left behind.
+# tests/launch/tcp.sh APC - ranks that meet over TCP: by hand, in the environments of torchrun, Slurm and Open MPI;
+# ranks that do not fit, die, hang or never join, and that nothing is left.
 . "$(dirname "$0")/lib.sh"
 
 program tp2 2 --tp 2
@@ -9,7 +9,8 @@ program mixed4 4 --tp 2 --dp 2
 port=$((20000 + $$ % 10000))
 next_port() { port=$((port + 1)); }
 
-# others FIRST LAST COMMAND...: starts those ranks in the background, with R replaced by the rank; their outcomes go to rank.R.*
+# others FIRST LAST COMMAND...: starts those ranks in the background, with R replaced by the rank; their outcomes go to
+# rank.R.*
 others() {
   local first=$1 last=$2 r
   shift 2
@@ -20,7 +21,7 @@ others() {
     pids[r]=$!
   done
 }
-# ended CODE [TEXT]: all of them ended with the code, and said the text.
+# ended CODE [TEXT]: all of them ended with the code, and printed the text.
 ended() {
   local r got
   for r in "${!pids[@]}"; do
@@ -42,7 +43,7 @@ expect 0 "" ./tp2 --rank=0 --world=2 --rendezvous=./meeting --inputs "$inputs" -
 ended 0
 same tp2.alone.npz by_file.npz
 check "the file is left" test ! -e meeting
-(umask 077; printf 'apc ranks meet in run 00112233445566778899aabbccddeeff\n127.0.0.1 1\n' >meeting) # of a run that was killed
+(umask 077; printf 'apc ranks meet in run 00112233445566778899aabbccddeeff\n127.0.0.1 1\n' >meeting) # of a killed run
 others 1 1 ./tp2 --rank=@R@ --world=2 --rendezvous=./meeting
 expect 0 "runs: median" ./tp2 --rank=0 --world=2 --rendezvous=./meeting --bench=3
 ended 0
@@ -54,8 +55,8 @@ ended 0
 
 check "the file is left" test ! -e meeting
 
-# A file that is no such one is neither used nor touched, by the ranks that write it or read it; another run's that is held neither.
-kept() { # kept TEXT: rank 0 refuses the file, which is as it was, and so is what it leads to
+# Ranks that write or read a file of another kind neither use nor touch it, nor another run's file in use.
+kept() { # kept TEXT: rank 0 refuses the file, and leaves it and the target of its link unchanged
   expect 1 "$1" ./tp2 --rank 0 --world 2 --rendezvous ./taken --bench=1
 }
 echo "my thesis" >thesis; cp thesis taken; kept "already exists and is not a meeting file of your ranks"; same thesis taken
@@ -89,9 +90,9 @@ expect 0 "" env OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_RANK=0 ./tp2 --transport 
 ended 0
 same tp2.alone.npz ompi.npz
 expect 0 "" env SLURM_PROCID=0 SLURM_NTASKS=2 SLURM_LOCALID=0 SLURM_JOB_ID=1 ./tp2 --inputs "$inputs" --outputs batch.npz
-same tp2.alone.npz batch.npz # a batch script: alone
+same tp2.alone.npz batch.npz # a batch script: one process
 
-# Who does not fit.
+# Ranks that do not fit.
 expect 2 "started 4 processes, but this program was compiled for 2 ranks" env WORLD_SIZE=4 RANK=0 MASTER_ADDR=localhost MASTER_PORT=1 ./tp2 --bench=1
 expect 2 "is neither HOST:PORT nor a file" ./tp2 --rank 0 --world 2 --rendezvous localhost:x --bench=1
 next_port
@@ -102,7 +103,7 @@ next_port
 others 1 1 ./tp2 --rank @R@ --world 2 --rendezvous "localhost:$port"
 expect 1 "missing.npz: cannot read the file" ./tp2 --rank 0 --world 2 --rendezvous "localhost:$port" --inputs missing.npz
 ended 1
-next_port # memory is counted for the ranks of this machine, which --rank says nothing of
+next_port # memory is counted for the ranks of this machine, of which --rank gives no number
 others 1 1 ./tp2 --rank @R@ --world 2 --rendezvous "localhost:$port"
 expect 1 "for 1 rank (of 2); this machine has" ./tp2 --rank 0 --world 2 --rendezvous "localhost:$port" --input random --dim batch=100000000
 ended 1
@@ -115,7 +116,7 @@ expect 7 "rank 1 of 2 did not connect" ./tp2 --rank 0 --world 2 --rendezvous "lo
 expect 2 "cannot look up the host 'no host'" timeout 20 ./tp2 --rank 1 --world 2 --rendezvous "no host:$port" # at once, not after 60 s
 expect 7 "did not find rank 0 at localhost:$port" ./tp2 --rank 1 --world 2 --rendezvous "localhost:$port" --timeout 500ms
 
-# Strangers that connect and say nothing delay nobody.
+# Strangers that connect and send nothing delay no rank.
 next_port
 others 0 0 ./tp2 --rank @R@ --world 2 --rendezvous "localhost:$port" --timeout 6s --inputs "$inputs" --outputs strangers.npz
 /usr/bin/python3 - "$port" <<'END' &
@@ -148,7 +149,7 @@ running() {
   done
   sleep 0.5
 }
-# hit SIGNAL RANK: the process below `timeout`.
+# hit SIGNAL RANK: signals the process below `timeout`.
 hit() { kill "-$1" ${children[$2]}; }
 # struck RANK CODE TEXT: all but that rank ended soon with the code and the text.
 struck() {
@@ -178,11 +179,11 @@ running 2 ./tp2 --timeout 3s
 hit STOP 0
 struck 0 7 "rank 0 is late: no sign of life"
 
-# Before all have come.
+# Before all have joined.
 next_port
 others 0 2 ./mixed4 --rank @R@ --world 4 --rendezvous "localhost:$port" --bench=1
 sleep 1
-kill "${pids[1]}" # timeout hands it on
+kill "${pids[1]}" # timeout passes it on
 wait "${pids[1]}"
 unset "pids[1]"
 last="rank 1 of 4 goes before rank 3 has come"

@@ -1,9 +1,10 @@
-# Ranks started by somebody else: mpirun, and environments written by hand; and ranks that are killed and stopped at random.
+# Ranks that another program starts: mpirun, and environments written by hand; and ranks that are killed and stopped at
+# random.
 foreach(name mpi netns same_run tcp)
   apc_test(NAME launch.${name} COMMAND ${APC_BASH} ${CMAKE_CURRENT_LIST_DIR}/${name}.sh ${CMAKE_BINARY_DIR}/apc)
-  # A launched rank is the whole process: what Open MPI leaks would count as ours, and the leak checker (gcc 12) crashes in its own
-  # walk over the thread storage of a loaded OpenMP.  Addresses are checked all the same.
-  # The thread sanitizer calls two locks of Open MPI a deadlock.
+  # A launched rank is the whole process: Open MPI's leaks would count as ours, and the leak checker (gcc 12) crashes in
+  # its own walk over the thread storage of a loaded OpenMP.  Addresses are checked all the same.
+  # The thread sanitizer reports two locks of Open MPI as a deadlock.
   set_tests_properties(launch.${name} PROPERTIES ENVIRONMENT "ASAN_OPTIONS=detect_leaks=0;TSAN_OPTIONS=suppressions=${CMAKE_CURRENT_LIST_DIR}/tsan.supp")
 endforeach()
 

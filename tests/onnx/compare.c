@@ -1,8 +1,7 @@
 /* tests/onnx/compare.c - runs an ONNX model in the reference interpreter and compares with stored outputs.
  *
- * Usage: onnx_compare MODEL.onnx INPUTS.npz OUTPUTS.npz [TOLERANCE]; a check by hand for models of any exporter.
- * Prints the relative L2 distance of every output; exits 1 when one is over the tolerance (1e-4).
- */
+ * Usage: onnx_compare MODEL.onnx INPUTS.npz OUTPUTS.npz [TOLERANCE]; for checks by hand of models of any exporter.
+ * Prints the relative L2 distance of every output; exits 1 if one is over the tolerance (1e-4). */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,22 +1,20 @@
 /* tests/onnx/node_tests.c - the node tests of libonnx-testdata through importer, verifier and interpreter.
  *
- * Usage: onnx_node_tests [-v] [-p] [-r N] [-d FOLDER] [NAME]...; exits 77 when the package is not installed.  FOLDER
- * may be that of a newer onnx (backend/test/data/node of its Python package).  A test is expected to pass when the
- * importer's operator table has every node of its model and apc has every element type: those are run, and compared
- * with the stored outputs; the others are counted by what they miss.  The exceptions below are the only tests that may
+ * Usage: onnx_node_tests [-v] [-p] [-r N] [-d FOLDER] [NAME]...; exits 77 if the package is not installed.  FOLDER may
+ * be that of a newer onnx (backend/test/data/node of its Python package).  A test is expected to pass if the importer's
+ * operator table has every node of its model and apc has every element type: those are run, and compared with the
+ * stored outputs; the others are counted by the missing feature.  The exceptions below are the only tests that may
  * fail, and must fail.  Ends with a table by operator.
  *
- * Many tests feed shapes (the target of Reshape ...) as inputs, where a model has constants.  When the
- * importer says that a shape is computed from data, the test is run again with the small integer, short and scalar
- * inputs as initializers.
+ * Many tests feed shapes (the target of Reshape ...) as inputs, where a model has constants.  If the importer reports
+ * that a shape is computed from data, the test runs again with the small integer, short and scalar inputs as
+ * initializers.
  *
  * With -p the passes for a CPU run over every model first; each of them is checked against its input, and the outputs
- * are those behind them.
+ * are those after them.
  *
- * With -r every model is written back as ONNX (frontend/onnx/export.h) and it is that model which is imported and run.
- * Tests whose model has no ONNX form are counted; -r says how many may be, so that fewer forms than today are a
- * failure.
- */
+ * With -r every model is written back as ONNX (frontend/onnx/export.h), and the written model is imported and run.
+ * Models without an ONNX form are counted; -r gives their maximum, so that fewer forms than today are a failure. */
 #define _GNU_SOURCE /* scandir */
 #include <dirent.h>
 #include <fnmatch.h>
@@ -32,7 +30,7 @@
 
 static const char *folder = "/usr/share/libonnx-testdata/data/node";
 
-/* Patterns of names; tests of the same operator spelled out are meant only by patterns that say "_expanded". */
+/* Patterns of names; only patterns with "_expanded" match tests of the same operator spelled out. */
 static const struct {
   const char *test, *reason;
 } exceptions[] = {
@@ -54,7 +52,7 @@ typedef struct Test {
   Diags *diags;
   const char *name, *path;
   Onnx__ModelProto *model;       /* unpacked whole: these models are small */
-  Onnx__ValueInfoProto **inputs; /* of the graph, less those that are initializers */
+  Onnx__ValueInfoProto **inputs; /* of the graph, without those that are initializers */
   size_t ninputs;
   OnnxFile **in, **out; /* one per input and output */
   int64_t opset;
@@ -98,7 +96,7 @@ static bool tensor_type(const Onnx__ValueInfoProto *v) {
          onnx_dtype(v->type->tensor_type->elem_type, &dtype);
 }
 
-/* The first operator the table lacks, in the graph or one inside it. */
+/* The first operator that the table lacks, in the graph or an inner one. */
 static const char *missing_operator(const Onnx__GraphProto *g, int64_t opset) {
   const char *found = NULL;
   for (size_t i = 0; i < g->n_node && !found; i++) {
@@ -110,7 +108,7 @@ static const char *missing_operator(const Onnx__GraphProto *g, int64_t opset) {
   return found;
 }
 
-/* What the table lacks for this model; NULL when it is expected to pass. */
+/* The missing feature for this model; NULL if it is expected to pass. */
 static const char *missing(const Test *t) {
   const Onnx__GraphProto *g = t->model->graph;
   const char *operator= missing_operator(g, t->opset);
@@ -119,7 +117,7 @@ static const char *missing(const Test *t) {
     if (!tensor_type(t->inputs[i])) return "(element type)";
   for (size_t i = 0; i < g->n_output; i++)
     if (!tensor_type(g->output[i])) return "(element type)";
-  for (size_t i = 0; i < g->n_node; i++) /* casts to types that apc does not have, inside */
+  for (size_t i = 0; i < g->n_node; i++) /* inner casts to types that apc lacks */
     for (size_t k = 0; k < g->node[i]->n_attribute; k++) {
       DType dtype;
       const Onnx__AttributeProto *a = g->node[i]->attribute[k];
@@ -195,9 +193,9 @@ static bool same_outputs(Test *t, const InterpResult *result) {
 }
 
 static bool with_passes;
-static int changed_by_passes[PASS_DIFFERS + 1]; /* by how they were checked */
+static int changed_by_passes[PASS_DIFFERS + 1]; /* by the kind of check */
 
-/* The passes, and what their checks say. */
+/* Runs the passes, and their checks. */
 static bool run_passes(Test *t, Module *m, OnnxFile *file) {
   PassChecks checks = {.blob = blob_data, .context = file};
   PassOptions options = {.verify = true, .device = target_device_traits(DEVICE_cpu), .checks = &checks};
@@ -227,7 +225,7 @@ static bool run_module(Test *t, Module *m, OnnxFile *file) {
 
 /* ---- there and back */
 
-static int may_lack_form = -1; /* -1: models are run as they are */
+static int may_lack_form = -1; /* -1: models run unchanged */
 static int lack_form;
 
 static bool weight_data(void *context, const Param *p, Tensor *out) {
@@ -243,7 +241,7 @@ static bool only_form_is_missing(const Diags *d) {
   return d->errors > 0;
 }
 
-/* Runs the module after it was written as ONNX and imported again. */
+/* Runs the module after writing it as ONNX and importing it again. */
 static bool run_again(Test *t, Module *m, OnnxFile *file) {
   size_t size;
   Diags *diags = diags_new(t->arena);
@@ -348,7 +346,7 @@ static void fail(Test *t, Row *row, const char *what) {
   diags_print(t->diags, stdout, false);
 }
 
-/* Some stored inputs have not the shape their model declares (castlike to and from BFLOAT16 in onnx 1.12). */
+/* Some stored inputs do not have the shape that their model declares (castlike to and from BFLOAT16 in onnx 1.12). */
 static bool data_fits(const Test *t) {
   for (size_t i = 0; i < t->ninputs; i++) {
     const Onnx__TensorShapeProto *shape = t->inputs[i]->type->tensor_type->shape;

@@ -1,9 +1,8 @@
 /* tests/onnx/open_testdata.c - opens every model and tensor of Debian's libonnx-testdata.
  *
- * Usage: onnx_open_testdata [FOLDER]...; exits 77 when the default folder is not installed.  Every
- * .onnx file must open without a diagnostic, and each of its initializers must give its data (or name
- * a type that apc does not have); every input_*.pb and output_*.pb of the node tests likewise.
- */
+ * Usage: onnx_open_testdata [FOLDER]...; exits 77 if the default folder is not installed.  Every .onnx file must open
+ * without a diagnostic, and each of its initializers must give its data (or name a type that apc lacks); every
+ * input_*.pb and output_*.pb of the node tests likewise. */
 #define _GNU_SOURCE /* nftw */
 #include <ftw.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-/* tests/onnx/runtime.c - operators of ONNX Runtime against what its own kernels gave (runtime.txt, which
+/* tests/onnx/runtime.c - compares operators of ONNX Runtime with the results of its own kernels (runtime.txt, which
  * runtime_cases.py records): each case is imported, interpreted and compared. */
 #include <ctype.h>
 
@@ -15,7 +15,7 @@ static const struct {
 } types[] = {{"f32", 1, DT_f32}, {"u8", 2, DT_u8},   {"i8", 3, DT_i8},     {"u16", 4, DT_u16},
              {"i32", 6, DT_i32}, {"i64", 7, DT_i64}, {"bool", 9, DT_bool}, {NULL, 0, DT_f32}};
 
-/* A line `type[dims] what`: its type, which is the row of `types`, and where `what` begins. */
+/* Reads a line `type[dims] what`: returns its type, the row of `types`, and the start of `what`. */
 static int read_type(char *line, char **dims, char **what) {
   size_t n = strcspn(line, "[");
   int row = 0;
@@ -79,7 +79,7 @@ static void read_attribute(Onnx__NodeProto *n, char *item) {
   }
 }
 
-/* A quantised result may be rounded the other way: ONNX Runtime's kernels take a shorter way to it. */
+/* A quantised result may be rounded the other way: ONNX Runtime's kernels compute it with fewer steps. */
 static void compare(const char *what, const InterpTensor *got, char *line) {
   char *text, *rest;
   int row = read_type(line, &text, &rest);
@@ -171,7 +171,7 @@ static void operators_give_what_their_kernels_gave(void) {
   CHECKF(cases > 50, "%d cases", cases);
 }
 
-/* What does not parse dies, whatever the call gives. */
+/* Asserts that a body parses, even if its call is refused. */
 static void every_body_parses(void) {
   for (size_t i = 0; i < onnx_nbodies; i++) {
     const char *why;
@@ -221,7 +221,7 @@ static void what_is_not_done_is_refused(void) {
   expect(DIAG_onnx_node, "attribute \"sliding_window_cache\" is 1; apc takes 0", "/y");
 }
 
-/* A function of the model with the operator's name is what its calls mean. */
+/* A function of the model with the operator's name defines its calls. */
 static void a_function_of_the_model_comes_first(void) {
   begin();
   in("x", F32, "3"), out("y");

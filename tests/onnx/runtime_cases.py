@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Records what ONNX Runtime's kernels for CPUs give for single operators of its own, as tests/onnx/runtime.txt.
+"""Records the results of ONNX Runtime's CPU kernels for single operators of its own, as tests/onnx/runtime.txt.
 
     python3 tests/onnx/runtime_cases.py > tests/onnx/runtime.txt        # needs onnx, onnxruntime, numpy
 
 A case is an operator with its attributes, a line for each input and one for each output (`_`: absent).  Inputs are the
-numbers of tests/onnx_numbers.h in a range, or integers one by one; `=` before them makes the input an initializer.  Of
-outputs that have many elements some are listed, `/ 5` every fifth.  The test is tests/onnx/runtime.c."""
+numbers of tests/onnx_numbers.h in a range, or listed integers; `=` before them makes the input an initializer.  Of
+outputs with many elements some are listed, `/ 5` every fifth.  The test is tests/onnx/runtime.c."""
 import math
 
 import numpy as np

@@ -13,15 +13,15 @@ foreach(folder pytorch-converted pytorch-operator simple)
   apc_test(NAME onnx.${folder} COMMAND onnx_node_tests -d ${data})
 endforeach()
 
-# Behind the passes, each of which is checked against its input.
+# After the passes, each of which is checked against its input.
 foreach(folder node pytorch-converted pytorch-operator simple)
   apc_test(NAME onnx.passes.${folder} COMMAND onnx_node_tests -p -d /usr/share/libonnx-testdata/data/${folder})
 endforeach()
 
-# Written back as ONNX and read again; the number is of models that may have no ONNX form.
+# Written back as ONNX and read again; the number is the most models without an ONNX form.
 apc_test(NAME onnx.round_trip COMMAND onnx_node_tests -r 15)
 
-# Operators of ONNX Runtime, against what its kernels gave.
+# Operators of ONNX Runtime, compared with the results of its kernels.
 add_executable(onnx_runtime ${onnx_tests}/runtime.c)
 target_link_libraries(onnx_runtime PRIVATE apc_warnings apc_frontend apc_ir apc_base)
 set_target_properties(onnx_runtime PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)

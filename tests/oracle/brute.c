@@ -1,11 +1,10 @@
-/* tests/oracle/brute.c - the planner's optimum against exhaustive enumeration: brute [GRAPHS [FIRST_SEED]].
+/* tests/oracle/brute.c - compares the planner's optimum with exhaustive enumeration: brute [GRAPHS [FIRST_SEED]].
  *
  * Random graphs of ten or more operations on small meshes, random targets; a third of the graphs are three equal
- * blocks, a third have a loop.  The enumeration uses the cost primitives only (cost of an operation under a strategy,
- * cost of a conversion): strategies, fan-out and memory are its own.  A partial choice is abandoned when it plus the
- * cheapest remaining operations is no better than the best whole one.  In three of ten graphs at least the memory limit
- * binds.
- */
+ * blocks, a third have a loop.  The enumeration uses only the cost primitives (cost of an operation under a strategy,
+ * cost of a conversion): strategies, fan-out and memory are its own.  A partial choice is abandoned if it plus the
+ * cheapest remaining operations is no better than the best whole one.  The memory limit binds in at least three of ten
+ * graphs. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -18,7 +17,7 @@ enum { MAX_VISITS = 1500000 };
 
 /* ---- random graphs */
 
-/* Three equal blocks, each of the one before. */
+/* Three equal blocks, each using the one before. */
 static Func *repeated_graph(Module *m, Random *r, int64_t size, int most, Diags *d) {
   enum { BLOCKS = 3 };
   Func *f = module_func_add(m, "main", 1);
@@ -37,7 +36,7 @@ static Func *repeated_graph(Module *m, Random *r, int64_t size, int most, Diags 
   return f;
 }
 
-/* Something, a loop with one or two carries, something; the body reads its carries and what comes from outside. */
+/* Operations, a loop with one or two carries, operations; the body reads its carries and values from outside. */
 static Func *looped_graph(Module *m, Random *r, int64_t size, int most, Diags *d) {
   Func *f = module_func_add(m, "main", 1);
   Builder b = builder_new(m, f, d);
@@ -52,7 +51,7 @@ static Func *looped_graph(Module *m, Random *r, int64_t size, int most, Diags *d
   build_repeat(&b, round, 0);
   Val next[2] = {values[n - 1], values[n - 2]};
   for (int k = 0; k < ncarries; k++) values[carries - 1 + k] = build_leave(&b, values[carries + k], next[k]);
-  n = carries - 1 + ncarries; /* the leaves take the place of what the loop began with */
+  n = carries - 1 + ncarries; /* the leaves replace the initial values */
   values[n] = random_op(&b, r, values, n, &w, size), n++;
   build_output(&b, "y", values[n - 1], NULL);
   build_output(&b, "z", values[n - 2], NULL);
@@ -69,9 +68,8 @@ typedef struct Brute {
   int n[MAX_OPS];
   const Strategy *all[MAX_OPS];
   bool looped, partial[MAX_OPS];
-  Mirrors mirrors; /* what one kernel computes dimension by dimension has one strategy */
-  double runs[MAX_OPS],
-      remade[MAX_OPS]; /* by operation: how often it runs, and how often its result has to be converted */
+  Mirrors mirrors;                       /* elementwise operations of one kernel share one strategy */
+  double runs[MAX_OPS], remade[MAX_OPS]; /* by operation: how often it runs, and how often its result is converted */
   double seconds[MAX_OPS][64], bytes[MAX_OPS][64];
   double least_after[MAX_OPS + 1], least_bytes_after[MAX_OPS + 1];
   int choice[MAX_OPS], best_choice[MAX_OPS];
@@ -86,13 +84,13 @@ static const Layout *result_of(Brute *b, Val v) {
   return strategy_result(b->m, b->rules[op], &b->all[op][b->choice[op]], value_index(b->f, v));
 }
 
-/* Is operand k what it joins? */
+/* True if operand k is the value that the operation joins. */
 static bool joins_as(const Brute *b, const Op *op, int k) {
   const LegalJoin *join = cost_join(b->cost, b->f, op);
   return join_is_counted(join) && join->operand == k;
 }
 
-/* The conversions that operation i is the first to ask for. */
+/* The conversions that operation i is the first to need. */
 static double new_conversions(Brute *b, int i) {
   const Op *op = &b->f->ops.items[i];
   double sum = 0;
@@ -118,8 +116,8 @@ static bool follows(Brute *b, int i, int head) {
   return as.n == s->n && memcmp(as.picks, s->picks, sizeof *s->picks * (size_t)s->n) == 0;
 }
 
-/* A leave has the layout of its carry; what shares the variable of another operation, which may stand behind it,
- * follows that. */
+/* A leave has the layout of its carry; an operation that shares the variable of another, possibly later, one follows
+ * it. */
 static bool allowed(Brute *b, int i) {
   const Op *op = &b->f->ops.items[i];
   int head = (int)b->mirrors.head[i];
@@ -132,7 +130,7 @@ static bool allowed(Brute *b, int i) {
   return all;
 }
 
-/* Outputs are summed up at the end, unless somebody has asked for just that. */
+/* Outputs are summed up at the end, unless another operation needs exactly that layout. */
 static double output_conversions(Brute *b) {
   double sum = 0;
   for (Val v = 1; v < (Val)b->f->values.n; v++) {
@@ -170,7 +168,7 @@ static void descend(Brute *b, int i, double seconds, double bytes) {
   }
 }
 
-/* The one loop there may be makes as many rounds as its constant says. */
+/* The only loop, if any, makes a constant number of rounds. */
 static void find_runs(Brute *b) {
   double rounds = 1;
   for (int i = 0; i < (int)b->f->ops.n; i++) {
@@ -183,7 +181,7 @@ static void find_runs(Brute *b) {
   }
 }
 
-/* By operation: a sum that is not summed up yet, without anybody having made it one on purpose. */
+/* By operation: its result is an unreduced sum that was not made partial on purpose. */
 static void find_partial(Brute *b) {
   for (int i = 0; i < (int)b->f->ops.n; i++) {
     const Op *op = &b->f->ops.items[i];
@@ -196,7 +194,7 @@ static void find_partial(Brute *b) {
   }
 }
 
-/* Before a loop a whole value could be made partial once, to be reduced in each round by something cheaper than a
+/* Before a loop a whole value could be made partial once, to be reduced in each round by an operation cheaper than a
  * slice: no plan does that. */
 static bool on_purpose(const Brute *b, int i, const Strategy *s) {
   const Op *op = &b->f->ops.items[i];
@@ -246,7 +244,7 @@ static bool brute_start(Brute *b, Module *m, const Func *f, CostModel *cost, con
   return true;
 }
 
-/* `hint`: a time that can be reached; only better or equal choices are of interest. */
+/* `hint`: an attainable time; only better or equal choices matter. */
 static void brute(Brute *b, double limit, double hint) {
   b->limit = limit;
   b->best = hint * (1 + 1e-9) + 1e-18;
@@ -271,8 +269,8 @@ static void show(Brute *b, const Strategy *strategies) {
 
 /* ---- the planner */
 
-/* `all`: sums that may be formed to count what tables of that cap leave out.  `exchanged`: both axes of the mesh may be
- * exchanged at every operation; `cost` is of axes without an order then, and there are no strategies. */
+/* `all`: the most sums formed to count what tables of that cap leave out.  `exchanged`: both axes of the mesh may be
+ * exchanged at every operation; `cost` then has unordered axes, and there are no strategies. */
 static SolveResult planner(Module *m, const Func *f, const Rule *const *rules, const OpLabels *labels, CostModel *cost,
                            double limit, double cap, double all, bool exchanged, Strategy *strategies) {
   static const int alike[MAX_AXES] = {0, 0, -1, -1, -1, -1, -1, -1};
@@ -317,8 +315,7 @@ typedef struct Totals {
 
 static bool near(double a, double b) { return fabs(a - b) <= 1e-9 * fmax(fabs(a), fabs(b)); }
 
-/* The planner's choice as it would be lowered; checks that the price agrees with what was solved where that is
- * exact. */
+/* The planner's choice as it would be lowered; checks that the price equals the solved cost where that is exact. */
 static double priced(Module *m, const Func *f, const Rule *const *rules, CostModel *cost, const Strategy *strategies,
                      const SolveResult *r) {
   PlanPrice p = cost_plan(cost, m, f, rules, strategies, NULL);
@@ -363,12 +360,12 @@ static void one_graph(uint64_t seed, Totals *totals) {
            "seed %llu: planner %.17g, bound %.17g, priced %.17g, enumeration %.17g", (unsigned long long)seed, got.time,
            got.lower_bound, price, optimum);
     if (!near(got.time, optimum)) show(b, strategies);
-  } else { /* so much work was not enough */
+  } else { /* this amount of work was not enough */
     CHECKF(price >= optimum * (1 - 1e-9), "seed %llu", (unsigned long long)seed);
     totals->inexact++;
   }
 
-  /* Caps so small that fan-outs and buckets are split: bounds must still hold, and what is left out can be counted. */
+  /* Caps so small that fan-outs and buckets are split: bounds must still hold, and the dropped part can be counted. */
   SolveResult rough = planner(m, f, rules, labels, cost, INFINITY, 300, 0, false, strategies);
   double found = priced(m, f, rules, cost, strategies, &rough);
   CHECKF(b->visited > MAX_VISITS || (found >= optimum * (1 - 1e-9) && rough.lower_bound <= optimum * (1 + 1e-9)),
@@ -393,7 +390,7 @@ static void one_graph(uint64_t seed, Totals *totals) {
   }
 
   double least = b->least_bytes_after[0];
-  if (got.exact && seed % 8 < 6 && least < got.memory) { /* a limit the free optimum breaks */
+  if (got.exact && seed % 8 < 6 && least < got.memory) { /* a limit below the free optimum's memory */
     double limit = floor(least + (got.memory - least) * 0.999 * below(&r, 1000) / 1000);
     SolveResult tight = planner(m, f, rules, labels, cost, limit, 3e7, 0, false, strategies);
     brute(b, limit, tight.feasible ? tight.time : INFINITY);
@@ -411,7 +408,7 @@ static void one_graph(uint64_t seed, Totals *totals) {
              "seed %llu, limit %.0f: planner %.17g, bound %.17g, enumeration %.17g", (unsigned long long)seed, limit,
              tight.time, tight.lower_bound, b->best);
     totals->loose += !tight.exact;
-    /* With no room for frontiers the answer is a bound and a choice within the limit. */
+    /* Without room for frontiers the answer is a bound and a choice within the limit. */
     SolveResult loose = planner(m, f, rules, labels, cost, limit, 3000, 1e6, false, strategies);
     CHECKF(loose.memory <= limit && priced(m, f, rules, cost, strategies, &loose) >= b->best * (1 - 1e-9), "seed %llu",
            (unsigned long long)seed);

@@ -1,13 +1,11 @@
 /* tests/oracle/choices.h - complete choices of strategies and stages on a mesh, without the search: all of a small
- * function, or so many drawn at random and each improved operation by operation.
+ * function, or a number of random ones, each improved operation by operation.
  *
  * In: a level-1 function, a target, a mesh that the module has.  Out: the time of the fastest choice within each of
- * some limits of memory, as cost_plan says.  Of the planner only rules, prices and what a plan is are used: which
+ * some limits of memory, by cost_plan.  Of the planner it uses only rules, prices and the definition of a plan: which
  * operations follow others (passes/facts/mirror.h), where micro-batches cut (Shape.time_factor), that sums of scalars
- * are added up rank by rank, that a sum that is not summed up yet comes from somewhere.  Plans of a training step are
- * mirrored ones, as those are what its bound is over.  Stages begin at any operation that belongs to the stage it
- * stands in.
- */
+ * are added rank by rank, that an unreduced sum has an origin.  Plans of a training step are mirrored ones, as its
+ * bound covers only those.  Stages begin at any operation that belongs to its stage. */
 #ifndef APC_TESTS_ORACLE_CHOICES_H
 #define APC_TESTS_ORACLE_CHOICES_H
 
@@ -33,13 +31,13 @@ typedef struct Choices {
   int *n;                /* by operation: its strategies */
   const Strategy **all;
   size_t ncuts, *cuts;   /* where stages may begin, */
-  size_t begin[MAX_OPS]; /* and where they do */
-  const bool *again;     /* by operation: it is made again for gradients; NULL: nothing is */
+  size_t begin[MAX_OPS]; /* and where they do in this choice */
+  const bool *again;     /* by operation: it is recomputed; NULL if none is */
   Strategy *now;
   int *at, *stages; /* by operation */
   double limits[CHOICE_LIMITS], best[CHOICE_LIMITS];
-  bool steady;         /* the best is that from batch to batch, */
-  double most_seconds; /* and a batch takes at most so long; 0: any */
+  bool steady;         /* minimises the time from batch to batch, */
+  double most_seconds; /* with a batch taking at most this; 0 for any time */
   long priced;
 } Choices;
 
@@ -47,7 +45,7 @@ static inline int choices_time_axis(const Choices *c) {
   return c->m->mesh.naxes && c->m->mesh.axes[0].temporal ? 0 : -1;
 }
 
-/* What micro-batches cut is cut where they may cut it; what they cannot cut has no part of the batch. */
+/* Micro-batches cut a value where they can; values that they cannot cut have no part of the batch. */
 static inline bool choices_timed(const Choices *c, size_t i, const Strategy *s) {
   const Op *op = &c->f->ops.items[i];
   int time = choices_time_axis(c);
@@ -91,7 +89,7 @@ static inline void choices_list(Choices *c, size_t i) {
   c->heads[c->nheads++] = i;
 }
 
-/* False: some operation has no strategy, as the mesh has too many micro-batches. */
+/* False if some operation has no strategy, because the mesh has too many micro-batches. */
 static inline bool choices_new(Choices *c, Arena *a, Module *m, const Func *f, const Rule *const *rules,
                                CostModel *cost, const Shape *shape) {
   size_t n = f->ops.n + 1;
@@ -126,7 +124,7 @@ static inline const Layout *choices_tied(const Choices *c, size_t i) {
                   : strategy_operand(c->m, c->rules[i], &c->now[i], 0);
 }
 
-/* A sum of gradients is what fits the strategy of what makes the value; where nothing does, anything. */
+/* A sum of gradients takes strategies that fit that of the value's producer; if none does, any. */
 static inline bool choices_sum_fits(const Choices *c, size_t sum) {
   size_t of = c->shape->mirrors.sum_of[sum];
   const int8_t *factors = c->shape->mirrors.factors[sum];
@@ -136,7 +134,7 @@ static inline bool choices_sum_fits(const Choices *c, size_t sum) {
   return true;
 }
 
-/* What follows from the choices of the heads; false: it is no plan. */
+/* Derives the rest from the choices of the heads; false if it is no plan. */
 static inline bool choices_complete(Choices *c) {
   const Mirrors *mirrors = &c->shape->mirrors;
   for (size_t k = 0; k < c->nheads; k++) {
@@ -155,7 +153,7 @@ static inline bool choices_complete(Choices *c) {
   return true;
 }
 
-/* Seconds with these stages; INFINITY: it is no plan.  What is best within the limits is kept. */
+/* Seconds with these stages; INFINITY if it is no plan.  Keeps the best within each limit. */
 static inline double choices_price(Choices *c) {
   for (size_t i = 0; c->again && i < c->f->ops.n; i++) c->now[i].again = c->again[i];
   const PlanPrice p = cost_plan(c->cost, c->m, c->f, c->rules, c->now, c->stages);
@@ -174,7 +172,7 @@ static inline double choices_price_cut(Choices *c) {
 
 /* ---- all */
 
-/* All cuts of which stage `stage` and those behind it begin at places from `from` on. */
+/* All cuts in which stage `stage` and later ones begin at places from `from` on. */
 static inline void choices_cut(Choices *c, int stage, size_t from) {
   if (stage == c->m->mesh.stages) choices_price_cut(c);
   for (size_t i = from; stage < c->m->mesh.stages && i < c->ncuts; i++) {
@@ -195,8 +193,8 @@ static inline void choices_all(Choices *c) {
 
 static inline double choices_now(Choices *c) { return choices_complete(c) ? choices_price_cut(c) : INFINITY; }
 
-/* Each operation in turn takes the strategy, each stage the beginning that is best with all others, until nothing gets
- * better. */
+/* Each operation takes the strategy, and each stage the beginning, that is best given all others, until nothing
+ * improves. */
 static inline void choices_improve(Choices *c, double best, long most) {
   const int stages = c->m->mesh.stages;
   for (double before = INFINITY; best < before * (1 - 1e-12) && c->priced < most;) {
@@ -232,7 +230,7 @@ static inline void choices_draw_cut(Choices *c, Random *r) {
   }
 }
 
-/* From what cuts nothing, or from what is drawn, until so many are priced or as many were no plans. */
+/* Starts from the uncut choice and from random ones, until so many are priced or as many were no plans. */
 static inline void choices_some(Choices *c, Random *r, long most) {
   if (c->ncuts + 1 < (size_t)c->m->mesh.stages) return;
   for (long none = 0; c->priced < most && none < most;) {

@@ -1,6 +1,5 @@
-/* tests/oracle/random_ops.h - small random functions and targets to plan: square matrices, so that everything fits
- * everything; all that a Random draws is the same everywhere.
- */
+/* tests/oracle/random_ops.h - small random functions and targets to plan: square matrices, so that all operands fit; a
+ * Random draws the same on all machines. */
 #ifndef APC_TESTS_ORACLE_RANDOM_OPS_H
 #define APC_TESTS_ORACLE_RANDOM_OPS_H
 
@@ -26,7 +25,7 @@ static inline double uniform(Random *r, double low, double high) {
 
 static inline const Type *square(Module *m, int64_t n) { return type_of_ints(m, DT_f32, 2, (int64_t[]){n, n}); }
 
-/* Weights that may still be added, and how many there are. */
+/* Weights that may still be added, and their number. */
 typedef struct Weights {
   int room, n;
 } Weights;

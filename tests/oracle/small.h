@@ -1,11 +1,10 @@
-/* tests/oracle/small.h - the outer search against choices of tests/oracle/choices.h, which know nothing of it.
+/* tests/oracle/small.h - compares the outer search with choices of tests/oracle/choices.h, which do not depend on it.
  *
- * A small function is drawn, of three to six operations or a step of training, and a target of two or four ranks.  It
- * is planned without a limit and within two.  Then all meshes of up to two axes are gone through, with their stages,
- * micro-batches, schedules and what is made again: of each all choices or, where these are too many, some.  None may be
- * faster than the bound of the free plan, and none may be within a limit for which there was no plan.  Of some
- * functions the time from batch to batch is minimised, half of them with a limit for that of one batch.
- */
+ * A small function is drawn, of three to six operations or a training step, and a target of two or four ranks.  It is
+ * planned without a limit and within two.  Then all meshes of up to two axes are tried, with their stages,
+ * micro-batches, schedules and recomputation: for each all choices or, if these are too many, some.  None may be faster
+ * than the bound of the free plan, and none may be within a limit for which there was no plan.  For some functions the
+ * time from batch to batch is minimised, for half of them with a limit on the time of one batch. */
 #ifndef APC_TESTS_ORACLE_SMALL_H
 #define APC_TESTS_ORACLE_SMALL_H
 
@@ -18,7 +17,8 @@
 typedef struct SmallTotals {
   int functions, steps, steady, in_time, meshes, whole, refused, open, met, faster;
   long priced;
-  double most, most_limited; /* that a choice was faster than the plan, as a share of it: without a limit, within one */
+  double most, most_limited; /* the largest gain of a choice over the plan, as a share of the plan: without a limit,
+                                within one */
 } SmallTotals;
 
 typedef struct Small {
@@ -28,10 +28,10 @@ typedef struct Small {
   Target t;
   uint64_t seed;
   long budget;
-  const Plan *plans[CHOICE_LIMITS]; /* NULL: it was refused */
+  const Plan *plans[CHOICE_LIMITS]; /* NULL if it was refused */
   bool steady;
   double most_seconds;         /* PlanOptions.most_seconds */
-  double bound[CHOICE_LIMITS]; /* of what was refused */
+  double bound[CHOICE_LIMITS]; /* of refused plans */
   double limits[CHOICE_LIMITS], fastest[CHOICE_LIMITS];
   Random random;
   SmallTotals *totals;
@@ -57,7 +57,7 @@ static inline Module *small_module(Small *x, bool step) {
   return m;
 }
 
-/* One tier, or pairs behind slower links. */
+/* One tier, or pairs connected by slower links. */
 static inline void small_target(Small *x) {
   x->t = random_target(&x->random, 2 << below(&x->random, 2));
   if (x->t.ranks < 4 || below(&x->random, 2)) return;
@@ -83,7 +83,7 @@ static inline void small_plan(Small *x, int i, double share) {
   x->fastest[i] = INFINITY;
 }
 
-/* None of the choices is below the bound; within limits that were refused there may be some. */
+/* No choice is below the bound; some may be within refused limits. */
 static inline void small_compare(Small *x, const Choices *c) {
   const Mesh *mesh = &x->m->mesh;
   bool fills = mesh->chunks > 1 || schedule_weights_apart(mesh->schedule);
@@ -150,7 +150,7 @@ static inline void small_meshes(Small *x) {
       }
 }
 
-/* How far the fastest choices are from the plans. */
+/* Records how far the fastest choices are from the plans. */
 static inline void small_count(const Small *x) {
   SmallTotals *totals = x->totals;
   for (int i = 0; i < CHOICE_LIMITS; i++) {
@@ -165,7 +165,7 @@ static inline void small_count(const Small *x) {
   }
 }
 
-/* A batch may take little longer than the fastest one, or as much as it will. */
+/* A batch may take slightly longer than the fastest one, or any time. */
 static inline void small_steady(Small *x) {
   x->steady = true;
   x->totals->steady++;
@@ -174,7 +174,7 @@ static inline void small_steady(Small *x) {
   x->totals->in_time++;
 }
 
-/* Every third is a step of training; of every other the time from batch to batch is minimised. */
+/* Every third is a training step; for every other one the time from batch to batch is minimised. */
 static inline void one_small(uint64_t seed, long budget, SmallTotals *totals) {
   Small x = {.a = arena_new(), .seed = seed, .budget = budget, .totals = totals, .limits = {INFINITY}};
   x.random.state = seed * 0x9E3779B97F4A7C15u + 7;

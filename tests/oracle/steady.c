@@ -1,13 +1,12 @@
-/* tests/oracle/steady.c - throughput and cost against layouts that are forced one by one.
+/* tests/oracle/steady.c - compares throughput and cost with layouts that are forced one by one.
  *
  * Small models are planned for a priced target of 4 or 8 devices, with and without a limit of latency that binds.  Then
- * every number of devices that divides the target is gone through with every way to divide it into degrees and some
- * numbers of micro-batches; of each layout a plan with the least latency is made, and one with the least time from
- * batch to batch.  From the sums of their stages it is computed here how often a batch can begin, so what all replicas
- * give and what a step costs.  No layout that keeps the limit of latency
+ * every number of devices that divides the target is tried with every way to divide it into degrees and some numbers of
+ * micro-batches; for each layout a plan with the least latency is made, and one with the least time from batch to
+ * batch.  The sums of their stages give how often a batch can begin, the throughput of all replicas, and the cost of a
+ * step.  No layout within the limit of latency
  *   - is below the bound, or
- *   - better than the plan that was chosen by more than its gap, which is small where nothing limits latency.
- */
+ *   - better than the chosen plan by more than its gap, which is small if latency is not limited. */
 #include <math.h>
 #include <string.h>
 
@@ -35,17 +34,17 @@ static const char transformer[] =
     "  }\n"
     "  output y = linear(x, 4000) as \"last\"\n}\n";
 
-/* Fast links inside of a machine, slow ones between them. */
+/* Fast links inside a machine, slow ones between machines. */
 static const char quads[] =
     "machine quads {\n  devices 4 A100-SXM4-40GB;\n  link nvlink at 300 GB/s latency 3 us;\n"
     "  network ethernet 1 at 25 Gbit/s latency 15 us;\n  price 12 USD/h \"made up\" 2026-01-01;\n}\n";
 
 typedef struct Problem {
-  const char *name, *net, *loss; /* NULL: it is not trained */
+  const char *name, *net, *loss; /* NULL if it is not trained */
   int ranks;
   DriverObjective objective;
-  double memory;  /* bytes of a device; 0: what it has */
-  double latency; /* of one batch, as a part of what the plan without a limit takes; 0: any */
+  double memory;  /* bytes of a device; 0 for its own */
+  double latency; /* of one batch, as a share of the plan's without a limit; 0 for any */
   double gap;     /* at most */
 } Problem;
 
@@ -67,12 +66,12 @@ typedef struct Case {
   double most_seconds, bound, chosen;
   int layouts, pipelines, better;
   double most_better;
-  const PlanKnown *known[2]; /* of the target that is looked at, by what is minimised */
+  const PlanKnown *known[2]; /* of the current target, by objective */
 } Case;
 
 /* ---- layouts, priced here */
 
-/* From batch to batch: all that the busiest stage does for one. */
+/* From batch to batch: all the busiest stage's work for one batch. */
 static double period_of(Case *c, const Target *on, const Plan *p, double *latency) {
   Module *m = c->b.model.m;
   const Mesh before = m->mesh;
@@ -120,7 +119,7 @@ static void try_degrees(Case *c, const Target *on, PlanOptions *o, int d, int re
 
 /* ---- a problem */
 
-/* As if it had been asked for. */
+/* Compares the part with the target of the same number of devices. */
 static void check_part(const Target *x, const Target *y) {
   CHECKF(x->ranks == y->ranks && x->nodes == y->nodes && x->ntiers == y->ntiers &&
              x->prices[0].usd_per_hour == y->prices[0].usd_per_hour &&

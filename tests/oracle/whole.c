@@ -1,19 +1,18 @@
-/* tests/oracle/whole.c - the outer search against what it chose not to take: whole [CASES [SEED]].
+/* tests/oracle/whole.c - compares the outer search with the layouts that it rejected: whole [CASES [SEED]].
  *
- * Models of 2 to 8 layers, as they are and as steps of training, are planned without force on 2, 4 and 8 ranks of one
- * tier and of two, without a limit of memory and within limits that bind.  Then layouts of which everything is forced
- * are searched for: each way to divide the ranks, micro-batches, schedule, what is made again and stage of ZeRO, or so
- * many of them drawn at random (CASES; 0: all of them).  What such a search finds is a plan, so
- *   - it is priced as cost_plan says, and is within its limit;
+ * Models of 2 to 8 layers, for inference and for training, are planned without force on 2, 4 and 8 ranks of one tier
+ * and of two, without a limit of memory and within limits that bind.  Then fully forced layouts are searched for: each
+ * way to divide the ranks, micro-batches, schedule, recomputation and stage of ZeRO, or a random sample of them (CASES;
+ * 0: all).  The result of such a search is a plan, so
+ *   - its price is that of cost_plan, and it is within its limit;
  *   - it is not faster than the bound of the free search within any limit that it keeps: the bound without gaps for
  *     schedules that fill them, the bound of 1f1b otherwise.  So none is faster than the plan by more than the gap;
  *   - a free search within a limit that it keeps is not refused.
- * The least memory of all layouts is one of the limits.  How many are faster than the plan is counted: within a limit
- * some are, as the search holds weights and states to it exactly and activations by trial.
+ * The least memory of all layouts is one of the limits.  Layouts faster than the plan are counted: within a limit there
+ * are some, as the search keeps weights and states within it exactly and activations by trial.
  *
- * As many small functions are held against choices that know nothing of the search (tests/oracle/small.h).  More than
- * 100 cases take all limits for every model.
- */
+ * As many small functions are compared with choices that do not depend on the search (tests/oracle/small.h).  With more
+ * than 100 cases all limits are tried for every model. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -74,17 +73,17 @@ static const Net deep = {
     "  output y = linear(x, 4000) as \"last\"\n}\n",
     8, false};
 
-/* Pairs of devices behind a slow network. */
+/* Pairs of devices connected by a slow network. */
 static const char pairs[] =
     "machine pairs {\n  devices 2 A100-SXM4-40GB;\n  link nvlink at 300 GB/s latency 3 us;\n"
     "  network ethernet 1 at 25 Gbit/s latency 15 us;\n}\n";
 
 typedef struct Problem {
   const Net *net;
-  const char *target; /* NULL: pairs */
+  const char *target; /* NULL for pairs */
   int ranks;
-  const char *loss, *optimizer; /* NULL: it is not trained */
-  int limits;                   /* so many of them */
+  const char *loss, *optimizer; /* NULL if it is not trained */
+  int limits;                   /* the number of limits */
 } Problem;
 
 static const Problem problems[] = {
@@ -134,7 +133,7 @@ enum {
   MOST_ZERO = 3,
 };
 
-/* All steps of training with these degrees, of one schedule. */
+/* All training steps with these degrees, of one schedule. */
 static void add_steps(Arena *a, PlanOptions o, int layers, Forced *out) {
   bool cuts = o.degree[DEGREE_dp] > 1;
   for (int i = 0; i < POLICIES; i++)
@@ -145,7 +144,7 @@ static void add_steps(Arena *a, PlanOptions o, int layers, Forced *out) {
     }
 }
 
-/* All of one schedule; those in which it does not matter belong to the first. */
+/* All layouts of one schedule; those that do not depend on it belong to the first. */
 static void add_layouts(Arena *a, const Problem *p, const int degree[DEGREE_COUNT], int kind, Forced *out) {
   for (int i = 0; i < MICROS; i++) {
     PlanOptions o = {.micro_batches = micro_batches[i]};
@@ -170,7 +169,7 @@ static void add_degrees(Arena *a, const Problem *p, int degree[DEGREE_COUNT], in
   }
 }
 
-/* So many of all, drawn at random, in their order: those of one schedule follow each other. */
+/* A random sample of all, in their order: those of one schedule are adjacent. */
 static Forced draw(Arena *a, const Forced *all, size_t most, uint64_t seed, uint64_t stream) {
   Forced out = {0};
   for (size_t i = 0; i < all->n; i++) {
@@ -201,7 +200,7 @@ static const char *text_of(Arena *a, const PlanOptions *o) {
 
 /* ---- a problem */
 
-/* Limits of memory: none, that of the layout which takes the least, and parts of what the free plan takes. */
+/* Limits of memory: none, the least memory of all layouts, and parts of the free plan's. */
 static const double parts[] = {INFINITY, 0, 0.7, 0.9, 0.5};
 enum { LIMITS = sizeof parts / sizeof *parts };
 
@@ -210,7 +209,7 @@ typedef struct Totals {
   double most;
 } Totals;
 
-/* A layout, and what it takes. */
+/* A layout, and its time and memory. */
 typedef struct Found {
   PlanOptions options;
   const Plan *plan;
@@ -230,11 +229,11 @@ typedef struct Case {
   const Target *t;
   FoundList found;
   const PlanKnown *known;
-  double limit; /* 0: none */
+  double limit; /* 0 for none */
   Totals totals;
 } Case;
 
-/* What is said of a plan is what cost_plan says of it, and it is within the limit. */
+/* The numbers of a plan equal those of cost_plan, and it is within the limit. */
 static void check_price(Case *c, const PlanOptions *o, const Plan *p) {
   const Mesh before = c->m->mesh;
   module_set_mesh(c->m, &p->mesh);
@@ -259,15 +258,14 @@ static const Plan *search(Case *c, const PlanOptions *o) {
   return p;
 }
 
-/* Which of the two bounds holds for it. */
+/* The bound that holds for it. */
 static double bound_for(const Plan *free, const Plan *p) {
   bool pipeline = p->mirrored && p->mesh.stages > 1 && p->micro_batches > 1;
   bool fills = pipeline && (p->mesh.chunks > 1 || schedule_weights_apart(p->mesh.schedule));
   return fills ? free->no_gaps_bound : free->lower_bound;
 }
 
-/* What was found of a layout, against the plan of a search without force under the limit of the case, which it keeps;
- * NULL: it was refused. */
+/* Compares the result for a layout with the free plan within a limit that it keeps; NULL if it was refused. */
 static void compare(Case *c, const Plan *free, const Found *x) {
   const double much = 0.01;
   CHECKF(free, "%s: %.0f bytes were refused, and there is %s", c->name, c->limit, text_of(c->a, &x->options));
@@ -285,7 +283,7 @@ static void compare(Case *c, const Plan *free, const Found *x) {
            text_of(c->a, &x->options), seconds, 100 * faster, best, 100 * plan_gap(best, bound));
 }
 
-/* What every layout takes that is possible. */
+/* Searches every possible layout. */
 static void force_all(Case *c, const Forced *layouts) {
   for (size_t i = 0; i < layouts->n; i++) {
     Found x = {.options = layouts->items[i]};
@@ -296,8 +294,7 @@ static void force_all(Case *c, const Forced *layouts) {
   }
 }
 
-/* Layouts that take more than the limit are asked to keep it, by making again what they need to and by any stage of
- * ZeRO. */
+/* Layouts above the limit are searched again within it, with any recomputation and any stage of ZeRO. */
 static void make_fit(Case *c, const Plan *free) {
   const size_t every = 5;
   for (size_t i = 0; i < c->found.n; i += every) {
@@ -320,7 +317,7 @@ static double least_bytes(const Case *c) {
   return least;
 }
 
-/* As good as a layout for other limits. */
+/* The plan counts as a layout for other limits. */
 static void add_free(Case *c, const Plan *p) {
   const PlanOptions o = {.memory_limit = c->limit};
   c->totals.searches++, c->totals.refused += !p;
@@ -389,7 +386,7 @@ static void one_problem(const Problem *p, size_t most, uint64_t seed, uint64_t s
 }
 
 int main(int argc, char **argv) {
-  const long budget = 400; /* choices of a mesh that are priced */
+  const long budget = 400; /* priced choices per mesh */
   size_t most = argc > 1 ? (size_t)atoll(argv[1]) : 8;
   uint64_t seed = argc > 2 ? (uint64_t)atoll(argv[2]) : 1;
   Totals all = {0};

@@ -1,8 +1,9 @@
 #!/bin/sh
-# Programs of level 1 and 2 written by hand, and what `apc-opt --prove` says of them: `# PROVE:` names the functions, `# EXPECT:` begins with
-# the verdict (exit 0, 4, 3), or with `error`, for what is no such pair of programs (exit 1); the text behind it must be in what is said.
-# A program that is proved is the reference of its wrong copies: every `# FAULT: FROM => TO` line is a change of the text, whose last place
-# becomes another program, which must not be proved.  A line that says `# REFUTED:` instead asks for exit 4.
+# Hand-written programs of level 1 and 2, and the verdicts of `apc-opt --prove`: `# PROVE:` names the functions, `#
+# EXPECT:` begins with the verdict (exit 0, 4, 3), or with `error` for an invalid pair of programs (exit 1); the output
+# must contain the text after it.  A program that is proved is the reference of its wrong copies: every `# FAULT: FROM
+# => TO` line changes the last occurrence in the text, which makes another program that must not be proved.  A line with
+# `# REFUTED:` instead requires exit 4.
 # usage: run.sh APC-OPT
 opt=$1
 dir=$(dirname "$0")
@@ -15,7 +16,7 @@ fail() {
   printf '%s: %s\n' "$1" "$2"
 }
 
-# The last place of FROM (the first word of the line up to " => ") becomes the rest.
+# The last occurrence of FROM (the first word of the line up to " => ") becomes the rest.
 plant() { # plant FILE LINE OUT
   awk -v line="$2" 'BEGIN { i = index(line, " => "); from = substr(line, 1, i - 1); to = substr(line, i + 4) }
     { rows[NR] = $0; if (!/^#/ && index($0, from)) last = NR }

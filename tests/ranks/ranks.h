@@ -1,8 +1,7 @@
 /* tests/ranks/ranks.h - for test programs that are host and rank in one: the host starts itself again.
  *
- * main of such a program is `return ranks_main(argc, argv, host, command)`.  A rank opens a
- * communicator and calls `command` for every command of the host; its error is reported to the host.
- */
+ * main of such a program is `return ranks_main(argc, argv, host, command)`.  A rank opens a communicator and calls
+ * `command` for every command of the host; its error is reported to the host. */
 #ifndef APC_TESTS_RANKS_H
 #define APC_TESTS_RANKS_H
 

@@ -1,14 +1,13 @@
-/* tests/suite/cost.c - runs one test and writes down what it cost.
+/* tests/suite/cost.c - runs one test and records its cost.
  *
  *   cost NAME COMMAND...          the exit code is the test's own
- *   cost --fast NAME COMMAND...   fails as well if the test takes more than the fast ones may
+ *   cost --fast NAME COMMAND...   also fails if the test takes longer than the limit of fast ones
  *
- * The environment says where to and how much; without it nothing is written or limited:
+ * The environment gives the file and the limit; without it nothing is written or limited:
  *   APC_COSTS   a file; every test appends "NAME wall-seconds processor-seconds exit-code"
- *   APC_FAST    what a fast test may take, seconds of processor time on this machine (tests/suite/budget)
+ *   APC_FAST    the limit of a fast test, seconds of processor time on this machine (tests/suite/budget)
  *
- * Processor time is that of all processes that the test has waited for.  What it left running is not counted.
- */
+ * Processor time is that of all processes that the test has waited for, not of those that it left running. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -21,7 +20,7 @@
 
 typedef struct Cost {
   double wall, processor; /* seconds */
-  int code;               /* exit code as a shell says it: 128 + the signal's number of what a signal ended */
+  int code;               /* exit code as of a shell: 128 + the number of the signal that ended it */
 } Cost;
 
 static double now(void) {
@@ -36,7 +35,7 @@ static Cost run(char **command) {
   double began = now();
   pid_t child = fork();
   if (child == 0) {
-    setenv("APC_CACHE", "off", 1); /* nothing of another test, or of the user's, is found */
+    setenv("APC_CACHE", "off", 1); /* no plans or kernels of other tests, or of the user, are found */
     execvp(command[0], command);
     fprintf(stderr, "%s: %s\n", command[0], strerror(errno));
     _exit(127);

@@ -1,10 +1,10 @@
-# Reads tests/suite/table.txt: where each test runs, and which rooms it holds.  apc_test() registers a test with what its
-# row says, as labels by which test.sh chooses:
+# Reads tests/suite/table.txt: the runs of each test, and the rooms whose faults it finds.  apc_test() registers a test
+# with its row as labels, by which test.sh selects:
 #
-#   fast, release, ci, sanitizers, threads   the runs it is part of
-#   room.NAME                            a room whose faults it finds; room.all: of all
-#   quarter.0 to quarter.3               the quarter in which it runs though none of its rooms was touched
-#   its own name                         for a change of the test itself
+#   fast, release, ci, sanitizers, threads   the runs that it is part of
+#   room.NAME                                a room whose faults it finds; room.all: of all
+#   quarter.0 to quarter.3                   the quarter in which it runs though none of its rooms was touched
+#   its own name                             for a change of the test itself
 #
 # A test without a row, and a row without a test, stop the configuration.
 
@@ -14,7 +14,7 @@ target_compile_options(suite_cost PRIVATE -fno-sanitize=all)
 target_link_options(suite_cost PRIVATE -fno-sanitize=all)
 set_target_properties(suite_cost PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
 
-# What must be built before any test of a run can start; the programs of its tests are added to it.
+# Targets to build before any test of a run can start; the programs of its tests are added to it.
 foreach(run fast sanitizers threads)
   add_custom_target(tests-${run} DEPENDS suite_cost apc apc-opt apcrt-stub apcrt)
 endforeach()
@@ -39,8 +39,8 @@ foreach(row ${rows})
 endforeach()
 
 # apc_test(NAME name COMMAND command... [WORKING_DIRECTORY folder] [NEEDS targets...])
-# A command that is a target stands for its program.  Exit code 77 says that the test was skipped.  Half an hour is no
-# measure of speed: it ends what hangs.
+# A command that is a target stands for its program.  Exit code 77 means that the test was skipped.  The time limit of
+# half an hour is no measure of speed: it ends hangs.
 function(apc_test)
   cmake_parse_arguments(PARSE_ARGV 0 t "" "NAME;WORKING_DIRECTORY" "COMMAND;NEEDS")
   if(NOT t_NAME IN_LIST suite_names)
@@ -70,7 +70,7 @@ function(apc_test)
   endif()
   add_test(NAME ${t_NAME} COMMAND suite_cost ${limit} ${t_NAME} ${t_COMMAND} WORKING_DIRECTORY ${t_WORKING_DIRECTORY})
   set_tests_properties(${t_NAME} PROPERTIES LABELS "${labels_of_${t_NAME}}" TIMEOUT 900 SKIP_RETURN_CODE 77
-                       COST ${seconds_of_${t_NAME}}0) # ctest begins with the dearest
+                       COST ${seconds_of_${t_NAME}}0) # ctest begins with the most expensive
 endfunction()
 
 # Every row has its test; only some tests are not part of every build.

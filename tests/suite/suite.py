@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""tests/suite/suite.py - what the table of tests is used for besides ctest's labels.
+"""tests/suite/suite.py - uses of the table of tests besides ctest's labels.
 
-usage: suite.py touched COMMIT QUARTER   the labels of what a change since COMMIT may break and of what QUARTER runs of the
-                                         rest, joined by |; "everything" if it may break anything
-       suite.py warnings BUILD           clang's warnings of the sources that BUILD has not compiled
-       suite.py costs FOLDER KIND        what a run cost: FOLDER has `steps` and, for each build, BUILD.tests; fails above
-                                         the budget of its kind, test or ci; the last line says what passed and failed
-       suite.py check                    the table names all rooms, tests and files that there are"""
+usage: suite.py touched COMMIT QUARTER   the labels of the tests that a change since COMMIT may break, and of the others
+                                         that QUARTER runs, joined by |; "everything" if it may break anything
+       suite.py warnings BUILD           clang's warnings for the sources that BUILD has not compiled
+       suite.py costs FOLDER KIND        the cost of a run: FOLDER has `steps` and, for each build, BUILD.tests; fails
+                                         above the budget of its kind, test or ci; the last line counts passed and
+                                         failed tests
+       suite.py check                    checks that the table names all existing rooms, tests and files"""
 import concurrent.futures
 import json
 import os
@@ -22,7 +23,7 @@ DEAREST = 20
 
 
 def table():
-    """Rooms: what their files begin with, by name.  Tests: (runs, rooms) by name."""
+    """Rooms: the prefixes of their files, by name.  Tests: (runs, rooms) by name."""
     rooms, tests = {}, {}
     for line in (SOURCE / "tests/suite/table.txt").read_text().splitlines():
         words = line.split("#")[0].split()
@@ -32,10 +33,10 @@ def table():
     return rooms, tests
 
 
-# ---- what a change may break
+# ---- effects of a change
 
 def room_of(path, rooms):
-    """The room with the longest beginning of the path; None if it is in none."""
+    """The room with the longest prefix of the path; None if there is none."""
     fits = [(len(start), room) for room, starts in rooms.items() for start in starts if path.startswith(start)]
     return max(fits)[1] if fits else None
 
@@ -48,7 +49,7 @@ def tests_of(path, tests):
 
 
 def touched(paths, rooms, tests):
-    """Labels of the tests that changes of these files may break; EVERYTHING where that is not known."""
+    """Labels of the tests that changes of these files may break; EVERYTHING if unknown."""
     labels = set()
     for path in paths:
         room = room_of(path, rooms)
@@ -75,7 +76,7 @@ def print_touched(commit, quarter):
 
 def warnings(build):
     entries = json.loads((SOURCE / build / "compile_commands.json").read_text())
-    ours = [e for e in entries if build not in pathlib.Path(e["file"]).parts]  # not what is generated
+    ours = [e for e in entries if build not in pathlib.Path(e["file"]).parts]  # no generated files
     left = [e for e in ours if not (pathlib.Path(e["directory"]) / re.search(r" -o (\S+) -c ", e["command"])[1]).exists()]
 
     def look(entry):
@@ -88,7 +89,7 @@ def warnings(build):
     return any(r.returncode for r in results) or not left
 
 
-# ---- what it cost
+# ---- costs
 
 def budget():
     lines = (SOURCE / "tests/suite/budget").read_text().splitlines()
@@ -104,7 +105,7 @@ def costs(folder, kind):
     print(f"{'':24}   wall s   processor s")
     for name, wall, processor in [*steps, ("all", sum(s[1] for s in steps), sum(s[2] for s in steps))]:
         print(f"{name:24} {wall:8.1f} {processor:13.1f}")
-    print(f"\nthe {DEAREST} dearest tests\n{'':24}   build         processor s")
+    print(f"\nthe {DEAREST} most expensive tests\n{'':24}   build         processor s")
     for processor, name, build, _ in sorted(tests, reverse=True)[:DEAREST]: print(f"{name:24}   {build:12} {processor:13.1f}")
 
     def hold(what, took, most):

@@ -1,6 +1,6 @@
-"""numpy reads what apc writes, and apc reads what numpy writes, bit for bit.
+"""numpy reads the files that apc writes, and apc those that numpy writes, bit for bit.
 
-usage: numpy_agrees.py TENSOR_TOOL; exits 77 (skipped) when numpy is missing.
+usage: numpy_agrees.py TENSOR_TOOL; exits 77 (skipped) if numpy is missing.
 """
 import io
 import json
@@ -100,14 +100,14 @@ def test_npz():
     copy("a.npz", "b.npz")
     with np.load("b.npz") as loaded:
         same(loaded["é ü"], np.arange(3), "names in UTF-8")
-    np.savez_compressed("a.npz", big=np.zeros(3_000_000))  # near the highest ratio deflate has
+    np.savez_compressed("a.npz", big=np.zeros(3_000_000))  # near deflate's highest ratio
     copy("a.npz", "b.npz")
     with np.load("b.npz") as loaded:
         same(loaded["big"], np.zeros(3_000_000), "a highly compressed member")
 
 
 def test_streamed_npz():
-    """An archive written to a pipe: sizes only behind the data and in the directory."""
+    """An archive written to a pipe: sizes only after the data and in the directory."""
     class Pipe(io.RawIOBase):
         def __init__(self):
             self.parts = []
@@ -131,7 +131,7 @@ def test_streamed_npz():
 
 
 def load_safetensors(path):
-    """A reader of our own from the format's description."""
+    """A separate reader, written from the format's description."""
     with open(path, "rb") as f:
         data = f.read()
     length, = struct.unpack("<Q", data[:8])

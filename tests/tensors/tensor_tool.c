@@ -2,8 +2,7 @@
  *
  *   tensor_tool [--zip64] IN OUT     formats by extension: .npy (one tensor, "x"), .npz, .safetensors
  *
- * Exits 1 with the diagnostics on stderr when anything fails.
- */
+ * Exits 1 with the diagnostics on stderr if anything fails. */
 #include <stdlib.h>
 #include <string.h>
 

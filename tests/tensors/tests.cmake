@@ -1,4 +1,4 @@
-# Tensor files against numpy, through the python3 with numpy of the system; skipped where there is none.
+# Compares tensor files with numpy, through the system's python3; skipped without numpy.
 add_executable(tensor_tool ${CMAKE_CURRENT_LIST_DIR}/tensor_tool.c)
 target_link_libraries(tensor_tool PRIVATE apc_warnings apc_base)
 set_target_properties(tensor_tool PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)

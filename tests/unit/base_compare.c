@@ -1,5 +1,4 @@
-/* What is equal to what: numbers, integers, distances; and the interpreter's comparison of tensors, on which the guards
- * rest. */
+/* Comparisons: numbers, integers, distances; and the interpreter's comparison of tensors, which the guards rely on. */
 #include <math.h>
 
 #include "base/compare.h"
@@ -55,12 +54,12 @@ static void distances(void) {
   CHECK(DISTANCE(2, LIST(0, 0), LIST(0, -0.0)) == 0);
   CHECK(fabs(DISTANCE(2, LIST(3, 4.5), LIST(3, 4)) - 0.1) < 1e-15);
   CHECK(DISTANCE(2, LIST(1, 0), LIST(0, 0)) == inf);
-  /* equal infinities and NaN count nothing; any other one is too far */
+  /* equal infinities and NaN add nothing; any other one is too far */
   CHECK(fabs(DISTANCE(4, LIST(3, 4.5, inf, NAN), LIST(3, 4, inf, NAN)) - 0.1) < 1e-15);
   CHECK(DISTANCE(2, LIST(1, inf), LIST(1, 5)) == inf && DISTANCE(2, LIST(1, 5), LIST(1, inf)) == inf);
   CHECK(DISTANCE(2, LIST(1, NAN), LIST(1, 5)) == inf && DISTANCE(2, LIST(1, 5), LIST(1, NAN)) == inf);
   CHECK(DISTANCE(2, LIST(1, inf), LIST(1, -inf)) == inf && DISTANCE(1, NAN, inf) == inf);
-  /* squares that would vanish or overflow */
+  /* squares that would underflow or overflow */
   CHECK(fabs(DISTANCE(2, LIST(3e-200, 4.5e-200), LIST(3e-200, 4e-200)) - 0.1) < 1e-15);
   CHECK(fabs(DISTANCE(2, LIST(3e200, 4.5e200), LIST(3e200, 4e200)) - 0.1) < 1e-15);
   CHECK(DISTANCE(1, 1e308, -1e308) == inf);

@@ -161,7 +161,7 @@ static const char *nearest_of(const char *name) {
 }
 
 static void nearest_names_are_near(void) {
-  CHECK_STR(nearest_of("--inptus"), "--inputs"); /* two letters have changed places: nearer than --input */
+  CHECK_STR(nearest_of("--inptus"), "--inputs"); /* two swapped letters: nearer than --input */
   CHECK_STR(nearest_of("--inptu"), "--input");
   CHECK_STR(nearest_of("bacth"), "batch");
   CHECK_STR(nearest_of("BATCH"), "batch");
@@ -169,7 +169,7 @@ static void nearest_names_are_near(void) {
   CHECK_STR(nearest_of("w3"), "w1"); /* the first of several */
   CHECK_STR(nearest_of("xx"), "x");
   CHECK_STR(nearest_of("FooBar"), ""); /* Floor has three other letters of five */
-  CHECK_STR(nearest_of("y"), "");      /* nothing of x is right */
+  CHECK_STR(nearest_of("y"), "");      /* no letter of x is right */
   CHECK_STR(nearest_of(""), "");
 }
 

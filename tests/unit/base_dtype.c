@@ -19,7 +19,7 @@ static double rounded(double v, int digits, int emin, double max) {
 static double to_f16(double v) { return rounded(v, 11, -14, 65504); }
 static double to_bf16(double v) { return rounded(v, 8, -126, 0x1.fep127); }
 
-/* What the bits of a 16-bit format with `man` fraction bits mean. */
+/* The value of the bits of a 16-bit format with `man` fraction bits. */
 static double meaning(uint16_t bits, int man, int bias) {
   int exp = (bits & 0x7fff) >> man, top = (0x7fff >> man), frac = bits & ((1 << man) - 1);
   double v = exp == top ? (frac ? (double)NAN : (double)INFINITY)
@@ -76,7 +76,7 @@ static void nan_and_infinity_survive(void) {
   check_encode((float)-INFINITY);
 }
 
-/* Just past the midpoint of 1 and the next half: a detour through f32 would land on the tie. */
+/* Just past the midpoint of 1 and the next half: rounding through f32 would give the tie. */
 static void doubles_round_once(void) {
   uint16_t bits;
   for (int sign = -1; sign <= 1; sign += 2)
@@ -116,7 +116,7 @@ static void integers_wrap(void) {
   CHECK(dtype_load_f(DT_u64, &big) == 0x1p64);
 }
 
-/* Out of range floats to integers: defined, not whatever the machine does. */
+/* Floats out of range to integers: defined, independent of the machine. */
 static void floats_to_integers_saturate(void) {
   int64_t v = 7;
   uint64_t u = 7;

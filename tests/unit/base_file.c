@@ -22,7 +22,7 @@
 static Arena *arena;
 static Diags *diags;
 
-/* The only diagnostic is this one; clears them. */
+/* Checks that the only diagnostic is this one; clears them. */
 static void check_error(DiagCode code, const char *path, const char *part) {
   CHECK(diags->errors == 1 && diags->n == 1);
   if (diags->n) {
@@ -63,7 +63,7 @@ static void map_refuses(void) {
   check_error(DIAG_file_read, temp_root(), "directory");
   CHECK(!file_map(diags, "/dev/zero", &map));
   check_error(DIAG_file_read, "/dev/zero", "regular");
-  const char *fifo = temp_path("fifo"); /* nobody writes: opening it must not wait */
+  const char *fifo = temp_path("fifo"); /* without a writer: opening it must not wait */
   CHECK(mkfifo(fifo, 0600) == 0 && !file_map(diags, fifo, &map));
   check_error(DIAG_file_read, fifo, "regular");
   unlink(fifo);
@@ -139,8 +139,8 @@ static void write_abandoned_keeps_the_old(void) {
   CHECK(files_in(temp_root()) == before);
 }
 
-/* A full disk, played by a limit on the file size: one error, the old file stays, no temporary. */
-/* A process that is killed while it writes leaves nothing, where the file system has files without names. */
+/* A full disk, simulated by a limit on the file size: one error, the old file stays, no temporary. */
+/* A process that is killed during a write leaves no file, if the file system has unnamed files. */
 static void write_killed_leaves_nothing(void) {
   char *folder = arena_printf(arena, "%s/killed", temp_root());
   CHECK(mkdir(folder, 0777) == 0);
@@ -239,13 +239,13 @@ static void control_bytes_are_shown(void) {
   CHECK_STR(text_shown(arena,
                        "\xc2\x9b"
                        "1m\xc2\xa9"),
-            "\\xc2\\x9b1m\xc2\xa9"); /* CSI, and a sign that is none */
+            "\\xc2\\x9b1m\xc2\xa9"); /* CSI, and a harmless sign */
   CHECK_STR(text_shown(arena,
                        "a\x9b"
                        "b\xe2\x82"),
-            "a\\x9bb\\xe2\\x82"); /* no UTF-8: CSI in other character sets, half a character */
+            "a\\x9bb\\xe2\\x82"); /* invalid UTF-8: CSI in other character sets, half a character */
   CHECK_STR(text_shown(arena, "\xe2\x80\xae\xe2\x80\xa9\xe2\x80\xa6"),
-            "\\xe2\\x80\\xae\\xe2\\x80\\xa9\xe2\x80\xa6"); /* from right to left */
+            "\\xe2\\x80\\xae\\xe2\\x80\\xa9\xe2\x80\xa6"); /* right-to-left marks */
   CHECK(text_show("ab\033c", small, sizeof small) == 7);
   CHECK_STR(small, "ab"); /* no half escape */
   CHECK(text_show("abc\xc3\xa9", small, 5) == 5);
@@ -258,7 +258,7 @@ static void control_bytes_are_shown(void) {
   CHECK_STR(error.text, "the file 'x\\n\\x1b]0;y' is bad");
 }
 
-/* A mapped file that is cut short, in a process that handles it and in one that does not. */
+/* A mapped file that is truncated, in a process that handles it and in one that does not. */
 static void ended(const char *path, void *context) { _exit(strcmp(path, context) == 0 ? 42 : 43); }
 
 static int touch_lost_page(bool handled) {

@@ -1,4 +1,4 @@
-/* npy files: what numpy writes in its variants, round trips, and malformed ones. */
+/* npy files: numpy's variants, round trips, and malformed ones. */
 #include <stdint.h>
 
 #include "base/file.h"
@@ -160,7 +160,7 @@ static void malformed_files_are_refused(void) {
 
 static void damaged_beginnings_are_refused(void) {
   Bytes good = file(1, HEADER("'<i4'", "False", "(6,)"), six, sizeof six), b = good;
-  for (size_t n = 0; n < good.n; n++) { /* cut short anywhere */
+  for (size_t n = 0; n < good.n; n++) { /* truncated anywhere */
     Tensor t;
     uint8_t *copy = malloc(n ? n : 1);
     memcpy(copy, good.data, n);

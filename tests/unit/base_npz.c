@@ -1,4 +1,4 @@
-/* npz archives: a small zip builder of the test's own makes good and malformed ones in memory. */
+/* npz archives: a small zip builder in this test makes good and malformed ones in memory. */
 #include <stdint.h>
 #include <zlib.h>
 
@@ -12,7 +12,7 @@ static Diags *diags;
 typedef struct Archive {
   uint8_t data[16384];
   size_t n;
-  uint8_t central[4096]; /* grows beside the members, appended by finish */
+  uint8_t central[4096]; /* grows next to the members, appended by finish */
   size_t n_central, members;
 } Archive;
 
@@ -95,7 +95,7 @@ static Archive two(void) {
   return a;
 }
 
-/* Decodes everything. */
+/* Decodes all members. */
 static bool decode(Npz *z) {
   bool ok = z != NULL;
   for (size_t i = 0; z && i < z->n; i++) {
@@ -107,7 +107,7 @@ static bool decode(Npz *z) {
   return ok;
 }
 
-/* From an exact copy, so that sanitizers see each byte read too many, and in parts from a file, which is the same. */
+/* From an exact copy, so that sanitizers detect every overread, and in parts from a file, with the same result. */
 static bool decodes(const Archive *a) {
   uint8_t *copy = malloc(a->n ? a->n : 1);
   memcpy(copy, a->data, a->n);
@@ -151,7 +151,7 @@ static void good_archives_are_read(void) {
 }
 
 #define CENTRAL_B 51 /* 46 + strlen("a.npy") */
-/* Where things are in two(): the second local header, the central headers, the end record. */
+/* Offsets in two(): the second local header, the central headers, the end record. */
 static size_t local_b(const Archive *a) { return a->central[CENTRAL_B + 42] + 256u * a->central[CENTRAL_B + 43]; }
 static size_t central(const Archive *a) { return a->n - 22 - a->n_central; }
 static size_t end(const Archive *a) { return a->n - 22; }
@@ -176,7 +176,7 @@ static void malformed_end_records(void) {
   damaged(e + 16, 0x7fffffff, 4, "outside the file");
   damaged(e + 16, 0xffffffff, 4, "zip64 locator is missing");
   damaged(e + 16, 0, 4, "directory is damaged");
-  for (size_t n = 0; n < a.n; n++) { /* cut short anywhere */
+  for (size_t n = 0; n < a.n; n++) { /* truncated anywhere */
     Archive cut = a;
     cut.n = n;
     CHECKF(!decodes(&cut), "%zu bytes", n);

@@ -215,7 +215,7 @@ static void wrong_names_are_refused(void) {
   safetensors_close(s);
 }
 
-/* A file with room for checksums gets them, and any byte that is flipped afterwards is found. */
+/* A file with room for checksums gets them, and any byte flipped afterwards is found. */
 static void checksums_find_every_byte(void) {
   const char *path = temp_path("sums.safetensors");
   uint8_t a[24], b[7];
@@ -241,7 +241,7 @@ static void checksums_find_every_byte(void) {
   memcpy(file + h.n + sizeof a, b, sizeof b);
   free(h.bytes);
   int unseen = 0;
-  for (size_t flipped = 0; flipped <= h.file_bytes; flipped++) { /* the last one: none is */
+  for (size_t flipped = 0; flipped <= h.file_bytes; flipped++) { /* the last round flips none */
     bool padding = flipped > 8 && flipped < h.n && file[flipped] == ' ' && file[flipped - 1] == ' ';
     if (padding && flipped % 512) continue;
     if (flipped < h.file_bytes) file[flipped] ^= 16;

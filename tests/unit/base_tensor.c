@@ -148,7 +148,7 @@ static void filling_in_pieces_gives_the_same(void) {
   CHECK(d == random_normal(1, 2, 77));
 }
 
-/* No key or stream shares numbers with another, or with what has no key. */
+/* No key or stream shares numbers with another, or with those without a key. */
 static void keys_differ(void) {
   enum { ELEMENTS = 64 };
   int same = 0, keyless = 0;
@@ -165,7 +165,7 @@ static void keys_differ(void) {
   CHECK(same < 4 && keyless < 4);
 }
 
-/* The number of the first of them that is none of that type; -1: all are, and say so after a conversion. */
+/* The index of the first item that the type does not represent; -1 if all do, which a conversion confirms. */
 static int64_t first_other(DType from, DType to, int n, const double *items) {
   Tensor t, out;
   int64_t dims[] = {n};

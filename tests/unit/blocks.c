@@ -1,4 +1,4 @@
-/* Repeated blocks: what is found in models, that instances are alike, and that nothing long is overlooked in random
+/* Repeated blocks: those found in models, that instances are alike, and that no long one is overlooked in random
  * words. */
 #include <stdlib.h>
 
@@ -101,8 +101,7 @@ static bool repeats(const char *s, int period, int n) {
   return true;
 }
 
-/* Is there a repetition of 8 letters or more that no block has touched?  Whatever the cut, it leaves room for that
- * many. */
+/* True if there is a repetition of 8 letters or more outside all blocks.  Any cut leaves room for that many. */
 static bool overlooked(const Case *c, const char *word) {
   int n = (int)strlen(word);
   for (int from = 0; from < n; from++)
@@ -149,7 +148,7 @@ static void longest_period_first(void) {
   arena_free(a);
 }
 
-/* Equal operations that are wired differently are no instances; a weight that two instances share is outside. */
+/* Equal operations with different operands are no instances; a weight that two instances share is outside. */
 static void wiring_and_sharing(void) {
   const char *head =
       "apc.ir 1\nparam \"w\" : f32[4] = zeros\nparam \"u\" : f32[4] = zeros\nfunc @main level 1 {\n  %x = input "

@@ -1,6 +1,6 @@
-/* tests/unit/cuda_headers.c - what we declare of NVIDIA's libraries (runtime/device/cuda/api.def) is what their headers
- * declare: functions, fields of structs, sizes, constants.  The compiler compares; where a header is missing, its part
- * is left out, and the program says so. */
+/* tests/unit/cuda_headers.c - our declarations of NVIDIA's libraries (runtime/device/cuda/api.def) equal those of their
+ * headers: functions, fields of structs, sizes, constants.  The compiler compares; if a header is missing, its part is
+ * skipped, and the program says so. */
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -14,7 +14,7 @@
 #endif
 #if HAVE_CUDA && __has_include(<cudnn.h>)
 #include <cudnn.h>
-#pragma GCC diagnostic ignored "-Wdeprecated-declarations" /* of cuDNN, all that is not its graphs */
+#pragma GCC diagnostic ignored "-Wdeprecated-declarations" /* of cuDNN, except its graphs */
 #define HAVE_DNN 1
 #else
 #define HAVE_DNN 0

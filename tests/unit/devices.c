@@ -1,11 +1,11 @@
-/* tests/unit/devices.c - the tables of devices agree: what passes know (ir/device.def), what code generation makes
- * (codegen/NAME/target.c) and what the runtime runs on (runtime/device/devices.def), which do not see each other. */
+/* tests/unit/devices.c - the tables of devices agree: those of passes (ir/device.def), of code generation
+ * (codegen/NAME/target.c) and of the runtime (runtime/device/devices.def), which do not see each other. */
 #include "codegen/target.h"
 #include "ir/device.h"
 #include "runtime/device/device.h"
 #include "tests/test.h"
 
-/* Written by hand on every device, and nothing else is. */
+/* The same kernels are hand-written on every device, and no others. */
 static void templates_agree(void) {
   bool listed[OP_COUNT] = {
 #define TEMPLATE(op, family) [OP_##op] = true,

@@ -1,5 +1,5 @@
-/* Keys and values in a cache: a prompt through `prefill` and single tokens through `decode` give the logits that the
- * model without a cache gives for the whole sequence. */
+/* Keys and values in a cache: a prompt through `prefill` and single tokens through `decode` give the same logits as the
+ * model without a cache for the whole sequence. */
 #include <math.h>
 #include <string.h>
 
@@ -38,7 +38,7 @@ static Model load(Arena *arena, Diags *diags, const char *cache) {
   return model;
 }
 
-/* Runs an entry on the tokens [first, first + count); `states` are those at entry and then those at its end. */
+/* Runs an entry on the tokens [first, first + count); `states` are those at the start, and then those at its end. */
 static const InterpTensor *run(Arena *arena, Diags *diags, Model *model, const char *entry, const InterpTensor *tokens,
                                int64_t first, int64_t count, InterpResult *states) {
   InterpNamed inputs[2] = {{"tokens", interp_tensor(arena, DT_i64, 2, (int64_t[]){BATCH, count})},

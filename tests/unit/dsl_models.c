@@ -7,7 +7,7 @@
 
 enum { MAX_DEFINES = 12 };
 
-/* Loads examples/NAME with settings like "layers=2 d=8"; NULL after printing diagnostics when they are not wanted. */
+/* Loads examples/NAME with settings like "layers=2 d=8"; NULL after printing unexpected diagnostics. */
 static Module *load(Arena *arena, const char *name, const char *settings, bool quiet) {
   static const char *const separators = " ";
   DslDefine defines[MAX_DEFINES];

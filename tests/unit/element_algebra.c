@@ -1,4 +1,4 @@
-/* The algebra of elements: laws that hold, and what must not be equal. */
+/* The algebra of elements: laws that hold, and elements that must differ. */
 #include "proof/element_poly.h"
 #include "tests/test.h"
 
@@ -39,7 +39,7 @@ static void sums(void) {
         !poly_equal(product(i, j, n, false, one), product(i, j, n, true, one)));
   CHECK(!poly_equal(product(i, j, n, false, one), product(i, j, dim("m"), false, one)));
   CHECK(poly_equal(product(i, j, n, false, s),
-                   poly_mul(a, s, product(i, j, n, false, one)))); /* what the index is not in stands outside */
+                   poly_mul(a, s, product(i, j, n, false, one)))); /* factors without the index are outside */
   const Expr *k = element_index_fresh(a, n), *l = element_index_fresh(a, n), *kl[] = {k, l}, *lk[] = {l, k};
   CHECK(poly_equal(poly_sum(a, 2, kl, at("f", k, l)), poly_sum(a, 2, lk, at("f", k, l))) &&
         poly_equal(poly_sum(a, 2, kl, at("f", k, l)), poly_sum(a, 2, kl, at("f", l, k))));
@@ -81,7 +81,7 @@ static void merged(void) {
       joined, poly_sum(a, 2, ik, poly_mul(a, at("t", i, k), at("w", ex_add(a->m, ex_muli(a->m, k, 3), i), num(0))))));
 }
 
-/* Too much work proves nothing. */
+/* Beyond the limit of work nothing is proved. */
 static void bounded(void) {
   a->steps = 50;
   const Poly *p = poly_number(a, 1);

@@ -1,8 +1,7 @@
-/* Operations that gradients need, against central differences of what they are gradients of, in doubles; and what they
- * do where that has no derivative.
+/* Operations that gradients need, compared with central differences, in doubles; and their results where there is no
+ * derivative.
  *
- * A program has inputs, an output "loss" (a scalar), and for some inputs NAME an output "d_NAME".
- */
+ * A program has inputs, an output "loss" (a scalar), and for some inputs NAME an output "d_NAME". */
 #include <math.h>
 #include <string.h>
 
@@ -27,7 +26,7 @@ static double loss_at(InterpProgram *p, const Func *f, int n, const InterpNamed 
   return output_of(&r, "loss")->cells[0].f;
 }
 
-/* Every element of every gradient; so many were compared. */
+/* Compares every element of every gradient; returns their number. */
 static int compare(const char *text, double tolerance) {
   static const double h = 1e-5;
   InterpProgram p = interp_program(text);
@@ -76,7 +75,7 @@ static void pools(void) {
   CHECK(n == 252 + 54 + 120);
 }
 
-/* Equal elements: the first has all; infinities and NaN are elements like others. */
+/* Equal elements: the first gets the whole gradient; infinities and NaN are elements like others. */
 static void first_of_equal_elements(void) {
   InterpProgram p = interp_program(
       "func @main level 1 {\n  %x = input {name=\"x\"} : f64[2, 5]\n  %dy = input {name=\"dy\"} : f64[2, 6]\n"
@@ -96,8 +95,8 @@ static void first_of_equal_elements(void) {
 typedef struct Attention {
   const char *shape, *keys, *values; /* of q, k, v */
   const char *result, *sums;
-  const char *bias, *bias_shape; /* NULL: nothing is added */
-  int first, causal, length;     /* position of the first query; keys that are valid */
+  const char *bias, *bias_shape; /* NULL if nothing is added */
+  int first, causal, length;     /* position of the first query; number of valid keys */
 } Attention;
 
 static int attention(const Attention *a) {
@@ -137,7 +136,7 @@ static int attention(const Attention *a) {
 static void attentions(void) {
   static const Attention cases[] = {
       {"2,2,3,4,5", "2,2,6,5", "2,2,6,3", "2,2,3,4,3", "2,2,3,4", NULL, NULL, 0, 0, 6},
-      {"2,1,2,4,3", "2,1,6,3", "2,1,6,4", "2,1,2,4,4", "2,1,2,4", NULL, NULL, -1, 1, 6}, /* the first sees nothing */
+      {"2,1,2,4,3", "2,1,6,3", "2,1,6,4", "2,1,2,4,4", "2,1,2,4", NULL, NULL, -1, 1, 6}, /* query 0 sees no key */
       {"1,2,2,3,2", "1,2,5,2", "1,2,5,2", "1,2,2,3,2", "1,2,2,3", NULL, NULL, 1, 1, 3},  /* hidden keys */
       {"2,2,2,3,2", "2,2,4,2", "2,2,4,3", "2,2,2,3,3", "2,2,2,3", "bst", "2,3,4", 0, 1, 4},
       {"1,2,2,3,2", "1,2,4,2", "1,2,4,3", "1,2,2,3,3", "1,2,2,3", "bgrst", "1,2,2,3,4", 0, 0, 3},

@@ -1,6 +1,6 @@
 /* Derivatives of operations against finite differences, in double: tests/gradients/ops.ir has a function for each, from
- * weights to a tensor.  It is made a step of training (mean square distance from random labels, sgd with a learning
- * rate of 1), so that what the step takes from a weight is its gradient. */
+ * weights to a tensor.  It becomes a training step (mean square distance from random labels, sgd with a learning rate
+ * of 1), so that the step subtracts exactly the gradient from a weight. */
 #include <math.h>
 #include <string.h>
 
@@ -9,15 +9,15 @@
 #include "passes/pipeline.h"
 #include "tests/interp_test.h"
 
-enum { MOST = 40 }; /* elements that are tried per weight */
+enum { MOST = 40 }; /* elements tried per weight */
 
 static bool seen[OP_COUNT];
-/* What has a rule as one of its class, and no gradient to give: truth values, integers, and a remainder, which says so.
- */
+/* Operations with a rule for their class, but without gradients: truth values, integers, and a remainder, which is
+ * refused. */
 static const OpKind idle[] = {OP_mod, OP_and, OP_or, OP_xor, OP_shl,   OP_shr,  OP_eq,
                               OP_ne,  OP_le,  OP_gt, OP_not, OP_isnan, OP_isinf};
 
-/* Only function k of the file, as a step; false when the file has fewer. */
+/* Makes a step of function k of the file only; false if the file has fewer. */
 static bool make_step(InterpProgram *p, const char *text, size_t k, const char **name) {
   *p = interp_program(text);
   if (k >= p->m->funcs.n) return program_free(p), false;
@@ -40,7 +40,7 @@ static double loss_of(const InterpProgram *p, const InterpOptions *o, int n, con
   return ok ? r.outputs[0].tensor.cells[0].f : NAN;
 }
 
-/* One weight: what the step takes from it, and what the loss says. */
+/* One weight: the change by the step, and the loss. */
 static void check_weight(const InterpProgram *p, const char *name, InterpOptions o, int n, const InterpNamed *in,
                          const InterpTensor *written, InterpNamed *weight) {
   const double h = 1e-5;

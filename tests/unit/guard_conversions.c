@@ -1,11 +1,10 @@
 /* The guard of conversions (D37): every conversion between two layouts keeps the value, and with its adjoint <Cx, y> =
  * <x, C'y>.
  *
- * The dual of a layout exchanges "replicated" and "partial sum" on every axis that cuts no dimension: a replicated
- * value has a gradient that is a partial sum, and the other way round.  For x in layout F and y in the dual of layout
- * T, the products of what each rank holds, summed over all ranks, must be <X, Y> of the whole tensors both after C: F
- * -> T and after C': dual(T) -> dual(F).  Partial inputs are split at random, so that no rank holds the value itself.
- */
+ * The dual of a layout exchanges "replicated" and "partial sum" on every axis that cuts no dimension: the gradient of a
+ * replicated value is a partial sum, and the other way round.  For x in layout F and y in the dual of layout T, the
+ * products of the parts on each rank, summed over all ranks, must be <X, Y> of the whole tensors both after C: F -> T
+ * and after C': dual(T) -> dual(F).  Partial inputs are split at random, so that no rank holds the value itself. */
 #include <math.h>
 
 #include "ir/layout/convert.h"
@@ -21,7 +20,7 @@ typedef struct Case {
   DType dtype;
   int rank;
   const char *dims[3]; /* extents as IR text */
-  int64_t unit;        /* second unit of dimension 0 to try; 0: none */
+  int64_t unit;        /* second unit of dimension 0 to try; 0 for none */
   Reduction partial;
 } Case;
 
@@ -34,7 +33,7 @@ typedef struct Guard {
 
 static long converted[MOVE_KINDS], checked, reports;
 
-/* ---- all layouts of the type over the mesh: every axis nowhere, partial, or at any place of any dimension */
+/* ---- all layouts of the type over the mesh: every axis unused, partial, or at any place of any dimension */
 
 static void add_layouts(Guard *g, int axis, const Layout *l) {
   Module *m = g->p.m;
@@ -193,8 +192,8 @@ static void check_pair(Guard *g, const Whole *whole, const Layout *from, const L
   arena_free(scratch);
 }
 
-/* A table says of conversions to one layout what a search for each finds.  To many nothing is dearer, as an exchange
- * may lead to the cut of another goal, nor where axes have no order. */
+/* A table of costs of conversions to one layout equals a search for each.  For several goals no cost is higher, as an
+ * exchange may lead to the cut of another goal, nor with unordered axes. */
 static void check_costs(Guard *g) {
   Module *m = g->p.m;
   const int n = g->layouts.n;

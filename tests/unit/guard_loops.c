@@ -1,8 +1,7 @@
 /* The guard of the lowering of loops: loops under random legal strategies and stages on several meshes, and under every
  * strategy of every carry, equal the unsharded ones in doubles and modulo p, and are proved.
  *
- * usage: test_guard_loops [plans per model and mesh [first seed]].
- */
+ * usage: test_guard_loops [plans per model and mesh [first seed]]. */
 #include "base/random.h"
 #include "frontend/topo/target.h"
 #include "passes/facts/labels.h"
@@ -16,7 +15,7 @@ static const char *const meshes[] = {"[a=2]", "[a=3]", "[a=4]", "[a=2, b=2]", "[
 static uint64_t plans = 40, first_seed = 1;
 static long lowered;
 
-/* The first operation of stage 1: no loop is cut. */
+/* The first operation of stage 1: no loop is split. */
 static size_t random_cut(const Loops *l, const Func *f, uint64_t seed) {
   size_t cut = (size_t)random_below(seed, 2, 0, f->ops.n);
   for (int i = 0; i < l->n; i++)
@@ -24,7 +23,7 @@ static size_t random_cut(const Loops *l, const Func *f, uint64_t seed) {
   return cut;
 }
 
-/* Any legal strategies, one for a carry and its leave. */
+/* Random legal strategies, one for a carry and its leave. */
 static LowerPlan random_plan(Module *m, const Func *f, uint64_t seed, Arena *arena) {
   Strategy *strategies = ARENA_ARRAY(arena, Strategy, f->ops.n);
   int *stages = ARENA_ARRAY(arena, int, f->ops.n);
@@ -41,7 +40,8 @@ static LowerPlan random_plan(Module *m, const Func *f, uint64_t seed, Arena *are
   return (LowerPlan){.strategies = strategies, .stages = stages};
 }
 
-/* As drawn, or with that strategy of a carry (an operation of the function) and its leave; SIZE_MAX: as drawn. */
+/* With random strategies, or with that strategy of a carry (an operation of the function) and its leave; SIZE_MAX: all
+   random. */
 static void check_plan(Module *m, const Func *f, const Reference *ref, const LoopModel *model, const char *mesh,
                        uint64_t seed, size_t carry, const Strategy *st, Arena *arena) {
   const Target *t = topo_target_find(diags_new(arena), arena, arena_printf(arena, "cpux%d", mesh_ranks(&m->mesh)));

@@ -116,7 +116,7 @@ static void check(Guard *g, const Reference *ref, const Strategy *s) {
         strategies[i].picks[strategies[i].n++] =
             (Pick){s->picks[k].axis, (uint8_t)rule_factor_find(rule_of(m, ref->f, &ref->f->ops.items[i]), "r0")};
   for (size_t i = 0; i < ref->f->ops.n;
-       i++) /* what micro-batches cut cannot be gathered: from the read on it is cut like what is written */
+       i++) /* a value cut into micro-batches cannot be gathered: from the read on it is cut like the written one */
     for (int k = 0; k < s->n && g->instance->kind == OP_write && ref->f->ops.items[i].kind != OP_input; k++)
       if (m->mesh.axes[s->picks[k].axis].temporal) strategies[i] = *s;
   const char *why = guard_check(m, ref, &(LowerPlan){.strategies = strategies}, scratch, &lowered);
@@ -131,8 +131,8 @@ static void check(Guard *g, const Reference *ref, const Strategy *s) {
   arena_free(scratch);
 }
 
-/* No strategy takes less time than what the planner's bounds count without looking at any, where memory decides, where
- * arithmetic does and where both are priced by tiles. */
+/* No strategy takes less time than the planner's bounds, which look at no strategy: if memory decides, if arithmetic
+ * does, and if both are priced by tiles. */
 static void check_least(const Guard *g, CostModel *const *costs, const Strategy *s) {
   const Op *y = &g->whole->ops.items[index_of_y(g->whole)];
   double parts = 1;
@@ -172,7 +172,7 @@ static void run_reference(Guard *g, const Func *f, Reference *ref) {
   exit(1);
 }
 
-/* True as well when there are no micro-batches. */
+/* Also true if there are no micro-batches. */
 static bool cuts_time(const Module *m, const Strategy *s) {
   uint32_t cut = 0;
   for (int k = 0; k < s->n; k++) cut |= 1u << s->picks[k].axis;
@@ -181,7 +181,7 @@ static bool cuts_time(const Module *m, const Strategy *s) {
   return true;
 }
 
-/* Sums over micro-batches are made whole by accumulation alone, and that is of nothing else. */
+/* Sums over micro-batches are made whole by accumulation only, which has no other use. */
 static bool sums_time(const Guard *g, const Strategy *s) {
   bool timed = false, accumulates = false;
   for (int a = 0; a < g->p.m->mesh.naxes; a++) timed |= g->p.m->mesh.axes[a].temporal;
@@ -434,7 +434,7 @@ static const Instance others[] = {
     F(grouped_dot, X("f32[A, 2, 3]") "%i = input {name=\"i\"} : i64[A, 2] " Z("f32[C, 3, B]")
                        Y("grouped_dot %x, %i, %z {start=0}", "f32[A, 2, B]")),
     F(grouped_dot, X("f32[C]") "%i = const {value=2} : i64[] " Z("f32[B, C, 2]")
-                       Y("grouped_dot %x, %i, %z {start=0}", "f32[2]")), /* often nobody's */
+                       Y("grouped_dot %x, %i, %z {start=0}", "f32[2]")), /* a rank often owns none */
     F(grouped_mlp, X("f32[A, 2, B]") "%i = input {name=\"i\"} : i64[A, 2] " GLU("f32", "4", "B", "C", "2")
                        Y("grouped_mlp %x, %i, %g, %u, %d {kind=\"silu\", start=0}", "f32[A, 2, 2]")),
     F(grouped_mlp, X("f32[A, 3]") "%i = iota {axis=0, start=0} : i64[A] " GLU("f32", "B", "3", "4", "C")
@@ -529,7 +529,7 @@ static void other_rows(void) {
   for (size_t i = 0; i < sizeof others / sizeof *others; i++) run_all(&others[i]);
 }
 
-/* Every operation has an instance, and every kind of factor its rules have was cut. */
+/* Every operation has an instance, and every kind of factor of its rules was cut. */
 static void coverage(void) {
   printf("%-14s %9s", "strategies", "none");
   for (int f = 0; f < FK_COUNT; f++)
@@ -537,8 +537,8 @@ static void coverage(void) {
   printf("\n");
   for (int k = 1; k < OP_COUNT; k++) {
     if (op_level2_only((OpKind)k) || k == OP_call || k == OP_result || k == OP_opaque)
-      continue; /* calls are inlined before lowering; unknown operators have no numbers */
-    if (k == OP_loop || k == OP_carry || k == OP_repeat || k == OP_leave) continue; /* no operation alone */
+      continue; /* calls are inlined before lowering; unknown operators compute nothing */
+    if (k == OP_loop || k == OP_carry || k == OP_repeat || k == OP_leave) continue; /* not a single operation */
     CHECKF(instances_of[k] > 0, "%s has no instance", op_name((OpKind)k));
     printf("%-14s %9ld", op_name((OpKind)k), plain[k]);
     for (int f = 0; f < FK_COUNT; f++) {

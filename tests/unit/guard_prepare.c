@@ -1,9 +1,8 @@
-/* tests/unit/guard_prepare.c - every rank makes the part of a prepared weight that it needs, whatever the layout.
+/* tests/unit/guard_prepare.c - every rank computes its part of a prepared weight, for all layouts.
  *
  * For each function @prepare below, each mesh and every way to keep its result: level 2 of @prepare obeys the verifier,
- * is proved, has no communication, and gives the numbers of level 1 in doubles and modulo p.  Also how much of a weight
- * a rank reads, where that is known.
- */
+ * is proved, has no communication, and gives the numbers of level 1 in doubles and modulo p.  Also checks how much of a
+ * weight a rank reads, if that is known. */
 #include "passes/lower/lower.h"
 #include "tests/guard.h"
 
@@ -85,7 +84,7 @@ static double elements_of(const Module *m, const Func *f, const Op *op, const in
   return n;
 }
 
-/* A cut result reads less of each matrix than the whole of it. */
+/* A cut result reads only a part of each matrix. */
 static const char *reads_too_much(Module *m, const Func *l1, const Func *l2, Arena *a) {
   int64_t *symbols = interp_symbols(m, a);
   for (size_t i = 0; i < l2->ops.n; i++) {
@@ -115,7 +114,7 @@ static const char *same_numbers(Module *m, const Func *l1, const Func *l2, Arena
   return NULL;
 }
 
-/* The weight kept by the strategy: a user that reads it so, and what @prepare does for it. */
+/* The weight kept by the strategy: a user that reads it so, and the resulting @prepare. */
 static const char *check(Module *m, const Case *c, const Strategy *s, Arena *a, Func **l2) {
   Diags *d = diags_new(a);
   const Func *main = module_func(m, "main"), *l1 = module_func(m, "prepare");

@@ -21,7 +21,7 @@ static Func *make_function(Module *m, Random *r, Diags *diags) {
   return make_graph(m, r, &shape, diags);
 }
 
-/* ---- a plan at random */
+/* ---- a random plan */
 
 static const char *const meshes[] = {"[a=2]",
                                      "[a=3]",
@@ -57,9 +57,9 @@ static LowerPlan make_plan(Module *m, const Func *f, Random *r, Arena *arena) {
   return (LowerPlan){.strategies = strategies, .stages = stages};
 }
 
-/* ---- faults at random: what is proved all the same is run */
+/* ---- random faults: those that are proved are run */
 
-static uint64_t mutated = 32;           /* every so many seeds */
+static uint64_t mutated = 32;           /* one in so many seeds */
 static long mutants[3], wrongly_proved; /* by verdict */
 
 static int below_any(void *random, int n) { return below(random, n); }
@@ -80,13 +80,13 @@ static void check_mutants(Module *m, const Reference *ref, const Func *l2, Rando
 
 static long lowered, refused, operations, unproved, wrongly_refuted, drawn[OP_COUNT], hoisted;
 
-/* NULL when what moves out of loops changes no result. */
+/* NULL if moving operations out of loops changes no result. */
 static const char *check_hoist(Module *m, const Reference *ref, Arena *arena) {
   Diags *diags = diags_new(arena);
   bool ok = pass_hoist(m, diags);
   const Func *f = module_func(m, "main");
   if (!ok || !verify_func(m, f, diags))
-    return arena_printf(arena, "hoisted to what is not valid: %s",
+    return arena_printf(arena, "hoisting gives an invalid function: %s",
                         diags->n ? diags->items[0].message : "no reason given");
   hoisted += f != ref->f;
   const char *why = guard_run(m, ref, f, arena, diags);
@@ -97,7 +97,7 @@ static const char *check_hoist(Module *m, const Reference *ref, Arena *arena) {
 static long passes_proved, passes_compared, passes_trusted;
 static const char *check_passes(Module *m, Func *f, Arena *arena, Diags *diags) {
   PassChecks checks = {.most_work = 1e8};
-  size_t kept = 0; /* no level 2, of which a plan that is refused leaves a part */
+  size_t kept = 0; /* no level 2, of which a refused plan leaves a part */
   for (size_t i = 0; i < m->funcs.n; i++)
     if (m->funcs.items[i]->level == 1)
       m->funcs.items[kept++] = strcmp(m->funcs.items[i]->name, f->name) == 0 ? f : m->funcs.items[i];
@@ -145,7 +145,7 @@ static void check_seed(uint64_t seed) {
       if (!why && !doubt && seed % mutated == 0)
         check_mutants(m, &ref, l2, &r, 20,
                       arena_printf(arena, "seed %llu, plan %d, mesh %s", (unsigned long long)seed, plan, mesh), arena);
-      /* Micro-batches are never gathered: a plan that asks for it is refused. */
+      /* Micro-batches are never gathered: a plan that needs it is refused. */
       if (why && strstr(mesh, "time") && strstr(why, "not lowered: no way to convert")) refused++;
       else if (why)
         guard_report(m, f, l2, arena_printf(arena, "seed %llu, plan %d, mesh %s", (unsigned long long)seed, plan, mesh),

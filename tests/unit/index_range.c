@@ -1,4 +1,4 @@
-/* ir/index_bound.h: what an input that indexes a table may hold, and when nothing can be said. */
+/* ir/index_bound.h: the allowed values of inputs that index a table, and cases in which they are unknown. */
 #include "ir/index_bound.h"
 
 #include <stdlib.h>
@@ -7,7 +7,7 @@
 
 static Arena *arena;
 
-/* The range of input %i of a function with this body; -1 when nothing is known.  *ignored: 0 without such a number. */
+/* The range of input %i of a function with this body; -1 if unknown.  *ignored: 0 without such a number. */
 static int64_t below_but(const char *body, bool *negative, int64_t *ignored) {
   Diags *d = diags_new(arena);
   Module *m = ir_parse("t.ir",
@@ -32,7 +32,7 @@ static int64_t below_but(const char *body, bool *negative, int64_t *ignored) {
   return below;
 }
 
-/* The same where nothing is ignored. */
+/* The same if no number is ignored. */
 static int64_t below_of(const char *body, bool *negative) {
   int64_t ignored, below = below_but(body, negative, &ignored);
   CHECK(ignored == 0);
@@ -65,7 +65,7 @@ static void counted_from_the_end(void) {
   CHECK(below_of(WRAP("5") GATHER("%w"), &negative) == -1); /* another extent: not that idiom */
 }
 
-/* Where a state is updated all that is written has to fit. */
+/* If a state is updated, all written elements have to fit. */
 static void places_of_states(void) {
   const char *text =
       "apc.ir 1\nsymbol n min 1 max 16\nstate \"s\" : f32[9, 2] = 0\nfunc @main level 1 {\n  %i = input {name=\"i\"} : "
@@ -87,7 +87,7 @@ static void places_of_states(void) {
   module_free(m);
 }
 
-/* What is not written as a gather: elements of a tensor, of a result, of logits. */
+/* Gathers in other forms: elements of a tensor, of a result, of logits. */
 #define LABEL(x) "  %l = input {name=\"l\"} : f32[4, 3]\n  %e = cross_entropy %l, " x " : f32[4]\n  output \"e\" %e\n"
 
 static void other_operations(void) {
@@ -130,10 +130,10 @@ static void computed_on_the_way(void) {
   CHECK(
       below_of("  %w = input {name=\"w\"} : f32[5, 2, 3]\n  %x = slice %t {starts=[0, 0], strides=[1, 1]} : f32[4, 2]\n"
                "  %y = grouped_dot %x, %i, %w {start=0} : f32[4, 3]\n  output \"y\" %y\n",
-               &negative) == -1); /* -1 may well mean no group */
+               &negative) == -1); /* -1 may mean no group */
 }
 
-/* A body may not run, so nothing must hold; but the input indexes the table, in the round after the one that reads
+/* A body may not run, so there is no range; but the input indexes the table, in the round after the one that reads
  * it. */
 static void in_a_loop(void) {
   const char *text =
@@ -160,7 +160,7 @@ static void in_a_loop(void) {
                  &negative) == -1);
 }
 
-/* "first last below" of the only index that follows from the sizes; "none", or "several". */
+/* "first last below" of the only index that depends on the sizes; "none", or "several". */
 static const char *span_of(const char *body) {
   Diags *d = diags_new(arena);
   Module *m = ir_parse(
@@ -187,7 +187,7 @@ static const char *span_of(const char *body) {
   return text_str(&t);
 }
 
-/* Where the index of %y may lie. */
+/* The possible places of the index of %y. */
 static IndexPlace place_of(const char *body) {
   Diags *d = diags_new(arena);
   Module *m =
@@ -222,7 +222,7 @@ static void where_they_may_lie(void) {
         INDEX_ANYWHERE);
   CHECK(
       place_of("  %n = const {value=-1} : i64[4]\n  %c = ne %i, %n : bool[4]\n  %a = select %c, %i, %j : i64[4]\n" FROM(
-          "t", "4", "%a")) == INDEX_ANYWHERE); /* what takes the place of -1 is not looked at */
+          "t", "4", "%a")) == INDEX_ANYWHERE); /* the replacement of -1 is not examined */
   CHECK(place_of(LIST("2", "0, 8") FROM("t", "2", "%l")) == INDEX_INSIDE);
   CHECK(place_of(LIST("2", "0, 9") FROM("t", "2", "%l")) == INDEX_ANYWHERE);
   CHECK(place_of(LIST("2", "-1, 0") FROM("t", "2", "%l")) == INDEX_ANYWHERE);
@@ -252,7 +252,7 @@ static void computed_from_sizes(void) {
             "0 to p - 1 of 9 times min(1, p)"); /* p may be 0 */
 }
 
-/* "value of most, ..." of a slice of a dimension; "always" when it lies in it whatever the sizes are. */
+/* "value of most, ..." of a slice of a dimension; "always" if it is inside for all sizes. */
 static const char *slice_needs(const char *have, const char *start, const char *stride, const char *extent) {
   Diags *d = diags_new(arena);
   Module *m = ir_parse(

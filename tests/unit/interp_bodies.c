@@ -93,12 +93,12 @@ static void attention(void) {
                types[k], causal);
       compare(text, k == 2 ? 8e-3 : 1e-12);
       if (k == 2) continue;
-      compare_times(1e32, text, 1e-12); /* scores below any number that stood for -inf */
+      compare_times(1e32, text, 1e-12); /* scores below any finite stand-in for -inf */
       compare_times(INFINITY, text, 1e-12);
     }
 }
 
-/* Every choice of dimensions, and cut dimensions of what is added. */
+/* Every choice of dimensions, and cut dimensions of the added value. */
 static void added_to_scores(void) {
   static const char *const extents[] = {"2, ", "2, ", "3, ", "4, "};
   for (int set = 0; set < 16; set++) {
@@ -162,7 +162,7 @@ static void cross_entropy(void) {
       8e-3);
 }
 
-/* Extents that happen to be equal, symbolic extents and extents of 1 keep their factors apart. */
+/* Extents that are equal by chance, symbolic extents and extents of 1 keep their factors distinct. */
 static void strategies(void) {
   InterpProgram p = interp_program(
       "mesh [a=2, b=3]\nsymbol n hint 4\n"

@@ -1,5 +1,5 @@
-/* The reference interpreter at level 2: every communication operation, stages, micro-batches, partial values, and what
- * it refuses.  The programs are written by hand, so that they do not depend on the lowering. */
+/* The reference interpreter at level 2: every communication operation, stages, micro-batches, partial values, and
+ * refusals.  The programs are written by hand, so that they do not depend on the lowering. */
 #include <math.h>
 
 #include "tests/interp_test.h"
@@ -99,7 +99,7 @@ static void exchanges(void) {
         ": f32[3*@a + 1]\n"
         "  %n = reduce %w {axes=[0], op=sum} : f32[] %b = broadcast %n {dims=[]} : f32[1] output \"y\" %b @{0:a} }",
         5, 4, 0 + 1 + 2 + 3);
-  /* Several hold an index: the first in group order wins. */
+  /* Several ranks hold an index: the first in group order wins. */
   RANKS(
       "mesh [a=2]\nfunc @main level 2 { %x = input {name=\"x\"} : f32[3] @{} %i = iota {axis=0, start=10*@a} : f32[3]\n"
       "  %y = exchange %i {mesh_axes=[a], axis=0, source=[0, 3], target=[0, 3]} : f32[3] output \"y\" %y @{} }",
@@ -162,7 +162,7 @@ static void calls(void) {
       3, 0, 1, 2);
 }
 
-/* Owned elements move as bits: -0.0 and NaN survive, unlike through a sum. */
+/* Owned elements move as bits: -0.0 and NaN survive, as they would not in a sum. */
 static void bits(void) {
   InterpProgram p = interp_program(
       "mesh [a=2]\nfunc @main level 2 { %x = input {name=\"x\"} : f32[2] @{one:a} %y = all_reduce %x {mesh_axes=[a], "

@@ -1,5 +1,5 @@
-/* Programs with random faults: whatever parses and passes the verifier, the interpreter runs or refuses; it never
- * crashes.  (Run under the sanitizers this looks for reads and writes out of bounds and for overflow.) */
+/* Programs with random faults: the interpreter runs or refuses whatever parses and passes the verifier; it never
+ * crashes.  (Under the sanitizers this finds accesses out of bounds and overflow.) */
 #include "base/random.h"
 #include "tests/interp_test.h"
 
@@ -53,7 +53,7 @@ static const char *const words[] = {"0",       "1",
 
 static bool word_char(char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '@'; }
 
-/* Names stay: a program without the value it uses does not even parse. */
+/* Names stay: a program without a value that it uses does not even parse. */
 static bool worth_changing(const char *s) {
   return (*s >= '0' && *s <= '9') || *s == '@' || strncmp(s, "sum", 3) == 0 || strncmp(s, "max", 3) == 0 ||
          strncmp(s, "one", 3) == 0;

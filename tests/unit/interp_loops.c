@@ -1,4 +1,4 @@
-/* Loops in the reference interpreter: what they mean at level 1, and that ranks of level 2 make the same rounds. */
+/* Loops in the reference interpreter: their meaning at level 1, and that ranks of level 2 make the same rounds. */
 #include "tests/interp_test.h"
 
 #define DIMS(...) ((const int64_t[]){__VA_ARGS__})
@@ -53,7 +53,7 @@ static void rounds(void) {
        9, 0, 8, 16, 24);
 }
 
-/* The round's number; a body that reads only what comes from outside; a leave given such a value. */
+/* The round's number; a body that reads only values from outside; a leave of such a value. */
 static void numbers(void) {
   LOOP("",
        "%z = const {value=0} : i64[] %t = loop %n : i64[] %h = carry %z : i64[] %s = add %h, %t : i64[] repeat \"rep\" "
@@ -85,8 +85,7 @@ static void scan(void) {
        3, 0, 1, 3, 6);
 }
 
-/* A loop in a loop, read by nobody but the next round; a value from outside of both is read in the inner one in every
- * round. */
+/* A nested loop, read only by the next round; the inner loop reads a value from outside both in every round. */
 static void nested(void) {
   LOOP("",
        "%t = loop %n : i64[] %h = carry %x : f32[3] %u = loop %m : i64[] %g = carry %h : f32[3] %s = add %g, %x : "

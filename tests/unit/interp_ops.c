@@ -1,4 +1,4 @@
-/* The reference interpreter at level 1: operations against numbers worked out by hand, both domains, errors. */
+/* The reference interpreter at level 1: operations compared with numbers computed by hand, both domains, errors. */
 #include <math.h>
 
 #include "tests/interp_test.h"

@@ -1,4 +1,4 @@
-/* tests/unit/ir_malformed.c - malformed IR text: the place and the message of the one error; hostile sizes end
+/* tests/unit/ir_malformed.c - malformed IR text: the position and the message of the only error; hostile sizes end
  * quickly. */
 #include <stdlib.h>
 

@@ -78,7 +78,7 @@ static void expressions(void) {
   arena_free(a);
 }
 
-/* What cannot be computed is 0 and leaves its reason, once; what is only tried leaves none. */
+/* An expression that cannot be computed is 0 and leaves its reason, once; trial evaluations leave none. */
 static void faults(Module *m, const char *reason, const Expr *e) {
   CHECK(ex_is_const(e, 0));
   CHECKF(m->expr_fault && strcmp(m->expr_fault, reason) == 0, "%s instead of %s",
@@ -119,8 +119,8 @@ static void hostile_sizes(void) {
   module_free(m);
 }
 
-/* (2*n + 1) div 3, again and again, is deep; n div 3 + n div 5 doubles what its tree has.  Both end at a limit, and
- * what is below it is printed, read and walked. */
+/* (2*n + 1) div 3, repeated, is deep; n div 3 + n div 5 doubles its tree.  Both end at a limit, and smaller ones are
+ * printed, read and walked. */
 static void large_sizes(void) {
   Arena *a = arena_new();
   Module *m = module_new();
@@ -173,7 +173,7 @@ static void division_is_exact(void) {
   module_free(m);
 }
 
-/* No text has a cycle of calls, a pass may make one. */
+/* Text cannot have a cycle of calls, but a pass may make one. */
 static void calls_form_no_cycle(void) {
   static const char *const text =
       "apc.ir 1\n"

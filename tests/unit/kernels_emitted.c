@@ -1,21 +1,20 @@
 /* Generated kernels against the reference interpreter: every operation and random fused graphs (tests/kernel_cases.h).
- * The C kernels run as they are; the CUDA kernels run on this CPU as well (tests/dialect/prelude_host.h), threads in
- * ascending and in descending order.  Every case runs twice: with results in memory of their own, and sharing memory
- * with operands wherever units.h allows it.
+ * The C kernels run directly; the CUDA kernels run on this CPU as well (tests/dialect/prelude_host.h), threads in
+ * ascending and in descending order.  Every case runs twice: with separate memory for results, and sharing memory with
+ * operands wherever units.h allows it.
  *
- * Attentions that join their caches themselves exist on CPUs only: those kernels must give the bits of a join and an
- * attention of what is joined.
+ * Attentions that join their caches themselves exist on CPUs only: those kernels must give the bits of a join followed
+ * by an attention.
  *
  * Every CUDA kernel must also give the bits of the CPU kernel: sums are defined on indices (D33), not on threads.
- * Attention and its gradients add in another order, convolutions but of f64 in tiles, and so does a product of floats
- * down columns.  Both note the same of indices that are outside their table.
- */
+ * Exceptions: attention and its gradients add in another order, convolutions except of f64 add in tiles, and so does a
+ * product of floats down columns.  Both note the same indices outside their table. */
 #include "codegen/cuda/kernels.h"
 #include "codegen/rows/row.h"
 #include "program/index_fault.h"
 #include "tests/kernel_cases.h"
 
-static KernelSet dialect; /* the CUDA kernels of the cases that are run */
+static KernelSet dialect; /* the CUDA kernels of the cases that run */
 
 static void call_threads(const Runner *r, const Case *c, const Unit *u, void *const *ptr, bool share);
 static Runner cpu = {.call = call_threads}; /* the C kernels of all cases */
@@ -69,8 +68,8 @@ static void check_bits(const Case *c, const Unit *u, void *const *ptr, const cha
 
 /* ---- running */
 
-/* Attention shares rows or keys among threads, how many there are must not matter.  Not under sanitizers: libgomp ends
- * threads when there are to be fewer, and nobody gives the kernels' memory of these back. */
+/* Attention shares rows or keys among threads; their number must not matter.  Not under sanitizers: libgomp ends
+ * threads when their number falls, and the kernels' memory of those threads is never freed. */
 static void call_threads(const Runner *r, const Case *c, const Unit *u, void *const *ptr, bool share) {
   call_c(r, c, u, ptr, share);
   OpKind kind = c->f->ops.items[u->op].kind;
@@ -95,13 +94,13 @@ typedef void DialectKernel(const void *words, int64_t blocks, int descending);
 
 static int noted;
 
-/* One element and every so many behind it become too large. */
+/* One element and every so many after it become too large. */
 static void spoil(unsigned char *to, const void *from, int64_t n, size_t size, int64_t first) {
   memcpy(to, from, (size_t)n * size);
   for (int64_t i = first; i < n; i += 1 + n / 7) memset(to + (size_t)i * size, 0x7f, size);
 }
 
-/* words: of the kernel, the last two for what it notes. */
+/* words: of the kernel, the last two for its note. */
 static void check_notes(const Dialect *d, const Case *c, const Unit *u, DialectKernel *kernel, int64_t *words,
                         size_t nwords) {
   int64_t n = elements_of(c, u->in[0]), blocks = value_of(c, d->kernels[u - c->units->items].launch.blocks);
@@ -144,7 +143,7 @@ static void call_dialect(const Runner *r, const Case *c, const Unit *u, void *co
   memcpy(words, ptr, sizeof *words * (size_t)(u->nin + u->nout));
   for (int i = 0; i < k->nscalars; i++) words[u->nin + u->nout + i] = value_of(c, k->scalars[i]);
   IndexNote unread = {.fault.found = 0};
-  words[n] = (int64_t)(uintptr_t)&unread, words[n + 1] = 0; /* a kernel that does not look takes fewer */
+  words[n] = (int64_t)(uintptr_t)&unread, words[n + 1] = 0; /* a kernel without a note takes fewer */
   kernel(words, value_of(c, k->launch.blocks), d->descending);
   if (k->looks && !share) check_notes(d, c, u, kernel, words, n + 2);
   if (!share && exact(c, u, k)) check_bits(c, u, ptr, "than on a CPU");
@@ -190,8 +189,8 @@ typedef struct Growing {
   const char *q, *groups, *s, *past, *more, *k, *e, *length; /* q: the dimensions before k */
 } Growing;
 
-/* Keys (1), values (2) or both are in two parts.  `more`: attributes, behind what is added to all rows, and a second
- * result. */
+/* Keys (1), values (2) or both are in two parts.  `more`: attributes, after those of the value added to all rows, and a
+ * second result. */
 static void growing_case(const char *t, const Growing *g, int which, bool causal, bool more) {
   Arena *a = arena_new();
   Text x = {.arena = a};
@@ -225,14 +224,14 @@ static void growing_case(const char *t, const Growing *g, int which, bool causal
 static void growing_cases(void) {
   static const char *const types[] = {"f32", "f16", "bf16", "f64"};
   static const Growing list[] = {
-      {"b,2,4,1", "b,2", "1", "s", "1", "20", "40", "60"},       /* heads share keys; the last blocks nobody sees */
+      {"b,2,4,1", "b,2", "1", "s", "1", "20", "40", "60"},       /* heads share keys; no query sees the last blocks */
       {"1,2,1,3", "1,2", "3", "1085", "15", "64", "64", "1090"}, /* whole vectors; one block has both parts */
       {"1,b,1,s", "1,b", "s", "150", "s", "20", "32", "200"},    /* many rows */
       {"2,b,1,b", "2,b", "b", "s - 70", "b", "16", "48", "2"},   /* nothing yet */
       {"1,2,2,b", "1,2", "b", "128", "64", "48", "16", "180"},   /* parts of whole blocks */
       {"1,2,1,1", "1,2", "1", "8300", "1", "64", "64", "8301"}}; /* past the caches */
   joining = true;
-  for (int i = 0; i < 4; i++) /* all of it for f32 */
+  for (int i = 0; i < 4; i++) /* the whole list for f32 */
     for (size_t k = 0; k < sizeof list / sizeof *list; k++)
       for (int which = 1; which <= 3; which++)
         for (int causal = 0; causal < 2; causal++)
@@ -338,7 +337,7 @@ static void cuda_cases(void) {
   CHECKF(noted > 0 || getenv("APC_QUARTER"), "%d notes", noted);
 }
 
-/* The same kernels for sizes of 0: no row, no element, nothing to reduce.  Last: it draws other inputs. */
+/* The same kernels for sizes of 0: no row, no element, nothing to reduce.  They run last, as they draw other inputs. */
 static void empty_cases(void) {
   int n = 0;
   for (Case *c = cpu.library ? cases : NULL; c && c->units->work->device->kind == DEVICE_cpu; c = c->next)

@@ -13,7 +13,7 @@
 #include "codegen/cpu/kernel_prelude.h"
 #pragma GCC diagnostic pop
 
-/* The distance in last places of `want` rounded to float. */
+/* The error in units of the last place of `want` rounded to float. */
 static double ulps(float got, double want) {
   float w = (float)want;
   if (isnan(got) && isnan(want)) return 0;
@@ -34,7 +34,7 @@ typedef struct Function {
 
 static double sigmoid_exact(double x) { return 1 / (1 + exp(-x)); }
 
-/* Names of macros in a row are no statements. */
+/* clang-format would break rows of macro names. */
 /* clang-format off */
 #define PLAIN(name) \
   static float name##_plain(float x) { return name##_f32(x); }
@@ -113,7 +113,7 @@ static void narrow_floats(void) {
       CHECKF((double)f == want, "f16 %04x is %g", x, want);
     }
   }
-  /* halfway cases go to even, once, also from double */
+  /* halfway cases round to even, once, also from double */
   CHECK(bits_f16(1.0f + 0x1p-11f) == 0x3c00 && bits_f16(1.0f + 3 * 0x1p-11f) == 0x3c02);
   CHECK(to_f16_f64(1.0 + 0x1p-11 + 0x1p-40) == 1.0f + 0x1p-10f);
   CHECK(to_bf16_f64(1.0 + 0x1p-8 + 0x1p-40) == 1.0f + 0x1p-7f);

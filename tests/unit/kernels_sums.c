@@ -1,5 +1,6 @@
-/* Float sums are defined on global indices (D33): kernels over a part [first, first + n) of a dimension against a plain
- * evaluation of the whole tree with zeros elsewhere; equal bits, by rows, by columns, of one row, fused or not. */
+/* Float sums are defined on global indices (D33): kernels over a part [first, first + n) of a dimension compared with a
+ * plain evaluation of the whole tree with zeros elsewhere; equal bits, by rows, by columns, of one row, fused or
+ * not. */
 #include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
@@ -91,7 +92,7 @@ static uint64_t state = 1;
 static uint64_t draw(void) { return (state = state * 6364136223846793005u + 1442695040888963407u) >> 33; }
 static bool same(float a, float b) { return memcmp(&a, &b, sizeof a) == 0; }
 
-/* Numbers of very different size: another order gives other bits. */
+/* Numbers of very different magnitude: another order gives other bits. */
 static void fill(void) {
   for (size_t i = 0; i < sizeof x / sizeof x[0]; i++)
     x[i] = ((float)(int64_t)(draw() % 2001) - 1000) * (draw() % 3 ? 1.0f : 1e-3f);
@@ -143,14 +144,14 @@ static void parts(void) {
   for (int i = 0; i < 40; i++)
     check_case(library, rows, columns, one, squares, (int64_t)(draw() % LARGEST), (int64_t)(draw() % 100000),
                1 + (int64_t)(draw() % ROWS));
-  /* rows of a larger part are those of a smaller one: cutting a parallel dimension changes no bit */
+  /* rows of a larger part equal those of a smaller one: cutting a parallel dimension changes no bit */
   float all[ROWS];
   run(library, rows, x, all, 700, 5, 40);
   run(library, rows, x + 13 * 700, y, 700, 5, 27);
   CHECK(memcmp(all + 13, y, 27 * sizeof *y) == 0);
 }
 
-/* What begins at 0 is the kernel without the attribute. */
+/* With a start of 0 the kernel is that without the attribute. */
 static void start_at_zero(void) {
   int before = unit_of(ROWS_OF(""))->kernel;
   CHECK(unit_of(ROWS_OF(", starts=[0]"))->kernel == before);
@@ -159,7 +160,7 @@ static void start_at_zero(void) {
 
 int main(void) {
   arena = kernels.arena = arena_new();
-  setenv("OMP_WAIT_POLICY", "passive", 1); /* as ranks have it; read when the OpenMP library is loaded */
+  setenv("OMP_WAIT_POLICY", "passive", 1); /* as ranks set it; read when the OpenMP library is loaded */
   RUN(parts);
   RUN(start_at_zero);
   while (nmodules > 0) module_free(modules[--nmodules]);

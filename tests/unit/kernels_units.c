@@ -1,5 +1,5 @@
-/* The units of level-2 functions: what fuses, what is a view, order of communication, stages, what a rank off the
- * origin computes. */
+/* The units of level-2 functions: fusion, views, order of communication, stages, and the computations of a rank off the
+ * origin. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -68,19 +68,19 @@ static void fusion(void) {
   /* two branches that meet */
   EXPECT(X "  %a = exp %x : f32[b,8]\n  %d = tanh %x : f32[b,8]\n  %y = mul %a, %d : f32[b,8]\n  output \"y\" %y @{}\n",
          0, "source kernel");
-  /* a path through a matrix product keeps the two ends apart */
+  /* a path through a matrix product keeps the two ends separate */
   EXPECT(X
          "  %a = exp %x : f32[b,8]\n  %g = dot %a, %x {spec=\"bm,bn->mn\"} : f32[8,8]\n  %h = dot %x, %g "
          "{spec=\"bm,mn->bn\"} : f32[b,8]\n"
          "  %y = mul %a, %h : f32[b,8]\n  output \"y\" %y @{}\n",
          0, "source kernel gemm gemm kernel");
-  /* a column reduction takes its producer in, the way back is another kernel */
+  /* a column reduction fuses its producer, the way back is another kernel */
   EXPECT(X
          "  %a = exp %x : f32[b,8]\n  %r = reduce %a {axes=[0], op=sum} : f32[8]\n  %z = broadcast %r {dims=[1]} : "
          "f32[b,8]\n  %y = sub %a, %z : f32[b,8]\n"
          "  output \"y\" %y @{}\n",
          0, "source kernel kernel");
-  /* a transpose that two read stays out of what goes along rows */
+  /* a transpose with two readers stays outside kernels along rows */
   EXPECT(X
          "  %t = transpose %x {perm=[1, 0]} : f32[8,b]\n  %e = exp %t : f32[8,b]\n  %a = mul %t, %t : f32[8,b]\n"
          "  %r = reduce %a {axes=[1], op=sum} : f32[8]\n  output \"e\" %e @{}\n  output \"r\" %r @{}\n",
@@ -94,16 +94,16 @@ static void fusion(void) {
       "  %x = input {name=\"x\"} : f32[b,9,64] @{}\n  %r = reduce %x {axes=[1, 2], op=sum} : f32[b]\n"
       "  output \"r\" %r @{}\n",
       0, "source kernel kernel");
-  /* what is made again for gradients stays apart from what was made before, and goes with what reads it */
+  /* recomputed values stay separate from the first computation, and fuse with their readers */
   EXPECT(X
          "  %a = exp %x : f32[b,8]\n  %t = tanh %a : f32[b,8] again\n  %s = sin %t : f32[b,8]\n"
          "  output \"a\" %a @{}\n  output \"s\" %s @{}\n",
          0, "source kernel kernel");
-  /* nothing that no result needs */
+  /* no unit for an unused value */
   EXPECT(X "  %a = exp %x : f32[b,8]\n  output \"x\" %x @{}\n", 0, "source");
 }
 
-/* What follows a convolution joins it, for the library only, where nobody else reads the value in between. */
+/* Operations after a convolution join it, for the library only, if the value in between has no other reader. */
 static void joins(void) {
 #define IMAGE \
   "  %x = input {name=\"x\"} : f32[b,9,4] @{}\n  %w = param {name=\"w\"} : f32[3,4,4] @{}\n  %v = param {name=\"v\"} " \
@@ -124,7 +124,7 @@ static void joins(void) {
       {IMAGE CONV("c", "x") BIAS("a", "c") CONV("d", "x")
            BIAS("e", "d") "  %m = add %a, %e : f32[b,9,4]\n  %r = relu %m : f32[b,9,4]\n  output \"r\" %r @{}\n",
        2, "conv bias numbers"},
-      /* somebody else reads what the relu would hide */
+      /* another reader needs the value before relu */
       {IMAGE CONV("c", "x") "  %r = relu %c : f32[b,9,4]\n  output \"c\" %c @{}\n  output \"r\" %r @{}\n", 2,
        "conv numbers"},
       {IMAGE CONV("c", "x") "  %e = exp %c : f32[b,9,4]\n  output \"e\" %e @{}\n", 2, "conv numbers"}};
@@ -152,7 +152,7 @@ static void check_join(DeviceKind device, const char *body, const char *expected
 }
 
 /* Products are followed by a bias along the columns, a residual and relu, but by no sigmoid: on GPUs, as cublasLt has
- * it, of 16 bits as well but not of f64, and on CPUs, of f32 alone, where relu6 joins as well. */
+ * it, of 16 bits as well but not of f64, and on CPUs, of f32 only, where relu6 joins as well. */
 static void joins_of_products(void) {
 #define DOT \
   X "  %w = input {name=\"w\"} : f32[8,4] @{}\n  %v = input {name=\"v\"} : f32[4] @{}\n" \
@@ -289,7 +289,7 @@ static void sharing(void) {
     CHECK(u->alias[i] == (first ? -1 : 0));
   }
   done(&x);
-  /* A new state lies where the old one did, though the kernel has a second stage: that reads no element again. */
+  /* A new state overwrites the old one in place, though the kernel has a second stage: that reads no element again. */
   x = make(X
            "  %r = read {name=\"st\"} : f32[b,8] @{}\n  %u = sub %r, %x : f32[b,8]\n  %q = mul %u, %u : f32[b,8]\n"
            "  %s = reduce %q {axes=[1], op=sum} : f32[b]\n  write \"w\" %u {name=\"st\"}\n  output \"s\" %s @{}\n",
@@ -319,7 +319,7 @@ static void sharing(void) {
 #define JOIN(name, past, more) "  %" name " = concat " past ", " more " {axis=2} : f32[b,2,10,16]\n"
 #define OUTPUT(name) "  output \"" name "\" %" name " @{}\n"
 
-/* Positions and lengths are kernels of their own; `grown`: how many caches attentions join. */
+/* Positions and lengths are separate kernels; `grown`: the number of caches that attentions join. */
 static void check_growth(DeviceKind kind, const char *body, int grown, const char *what) {
   Made m = make_on(kind, body, 0, true);
   int n = 0, joins = 0, all = 0;
@@ -349,7 +349,7 @@ static void growth(void) {
        "read by something else", 0},
       {QUERY("1") JOIN("k", "%p", "%x") JOIN("v", "%p", "%x")
            ATTEND("1", "%k", "%v") "  %r = relu %k : f32[b,2,10,16]\n" OUTPUT("r"),
-       "read behind", 2},
+       "read after", 2},
       {QUERY("1") JOIN("k", "%p", "%x") JOIN("v", "%p", "%x")
            ATTEND("1", "%k",
                   "%v") "  %z = attention %q, %k, %v, %i, %j, %n {scale=2, causal=0} : f32[b,2,1,1,16]\n" OUTPUT("z"),

@@ -1,8 +1,8 @@
-/* tests/unit/launched_answers.c - what rank 0 believes of the answers of other ranks: no more bytes and parts than a
- * step can give.
+/* tests/unit/launched_answers.c - rank 0 accepts from the answers of other ranks no more bytes and parts than a step
+ * can give.
  *
- * A peer that claimed 2^64 - 1 bytes made rank 0 allocate none and write what came.  The file under test is included
- * for its static functions. */
+ * A peer that claimed 2^64 - 1 bytes once made rank 0 allocate none and write the received bytes.  The file under test
+ * is included for its static functions. */
 #include "runtime/launch/launched.c"
 
 #include "tests/test.h"

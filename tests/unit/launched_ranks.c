@@ -1,6 +1,5 @@
 /* tests/unit/launched_ranks.c - a launcher may start more ranks than a program starts by itself: 80 processes meet,
- * gather what each has of an input, and end together when one of them is lost.
- */
+ * gather the parts of an input, and end together when one of them is lost. */
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -99,7 +98,7 @@ static void all_gather_as_one(void) {
   arena_free(a);
 }
 
-/* The last rank is killed when the run is under way: the others say so, with 6. */
+/* The last rank is killed during the run: the others report it, with 6. */
 static void all_end_with_one(void) {
   const char *path = gather_all();
   pid_t pids[RANKS];
@@ -107,7 +106,7 @@ static void all_end_with_one(void) {
   start_all(path, options, pids);
   char meeting[4400];
   snprintf(meeting, sizeof meeting, "%s", temp_path("meeting"));
-  while (access(meeting, F_OK) != 0) usleep(1000); /* it is there until all have come */
+  while (access(meeting, F_OK) != 0) usleep(1000); /* it exists until all have joined */
   while (access(meeting, F_OK) == 0) usleep(1000);
   kill(pids[RANKS - 1], SIGKILL);
   char text[64];
@@ -116,7 +115,7 @@ static void all_end_with_one(void) {
 }
 
 int main(void) {
-  alarm(300); /* a test that hangs is one that fails */
+  alarm(300); /* a hang is a failure */
   RUN(all_gather_as_one);
   RUN(all_end_with_one);
   return test_summary();

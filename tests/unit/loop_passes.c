@@ -1,4 +1,4 @@
-/* The pipeline keeps what functions with loops compute: the programs of tests/text/loop_*.ir, before and after all
+/* The pipeline keeps the results of functions with loops: the programs of tests/text/loop_*.ir, before and after all
  * passes. */
 #include "base/file.h"
 #include "passes/pipeline.h"
@@ -10,7 +10,7 @@ static bool weights(void *context, const Module *m, const Param *p, InterpTensor
   if (!type_constant_dims(p->type, n)) return false;
   *out = interp_tensor(m->arena, p->type->dtype, p->type->rank, n);
   for (int64_t i = 0; i < interp_elements(out);
-       i++) { /* by the place in the file, so that views of a weight agree with it */
+       i++) { /* by the offset in the file, so that views of a weight agree with it */
     int64_t at = (int64_t)p->offset / stride;
     for (int d = 0; d < p->type->rank; d++) at += index[d] * p->strides[d];
     out->cells[i].f = (double)((at * 37 + 11) % 64) / 128 - 0.2;

@@ -1,5 +1,5 @@
-/* tests/unit/meeting_file.c - the file at which ranks meet, on file systems with locks and without, and on one that
- * lets others read everything. */
+/* tests/unit/meeting_file.c - the file at which ranks meet, on file systems with and without locks, and on one that
+ * lets other users read everything. */
 #define _GNU_SOURCE
 #include "runtime/launch/meeting_file.h"
 
@@ -15,11 +15,11 @@
 #include "tests/test.h"
 
 static char path[sizeof temp_dir + 16];
-static int lock_error; /* what locks fail with; 0: they work */
+static int lock_error; /* the error of locks; 0 if they work */
 static mode_t forced;  /* permissions that every open file has as well */
 static const char text[] = MEETING_FILE_BEGIN "00112233445566778899aabbccddeeff\nend\n";
 
-/* The system's, as a network file system may have them. */
+/* Replaces the system's, to report permissions like a network file system. */
 int fstat(int fd, struct stat *st) {
   int result = (int)syscall(SYS_fstat, fd, st);
   st->st_mode |= forced;
@@ -50,7 +50,7 @@ static void published(void) {
   CHECK(stat(path, &st) != 0);
 }
 
-/* Refused with these words; the file stays as it is. */
+/* Refused with these words; the file stays unchanged. */
 static void refused(const char *words) {
   struct stat before, after;
   RtError error = {0};
@@ -71,14 +71,14 @@ static void leave(const char *content, mode_t mode) {
 static void left_files(void) {
   begin();
   published();
-  leave(text, 0600); /* of a run that was killed */
+  leave(text, 0600); /* of a killed run */
   published();
   leave(text, 0600);
   int other = open(path, O_RDWR | O_CLOEXEC);
   CHECK(flock(other, LOCK_EX) == 0);
   refused("another run");
   close(other);
-  leave(text, 0644); /* none of ours: others may have opened it */
+  leave(text, 0644); /* not ours: other users may have opened it */
   refused("already exists");
 }
 
@@ -97,7 +97,7 @@ static void without_locks(void) {
   for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
     begin();
     lock_error = numbers[i];
-    published(); /* nobody else has made it */
+    published(); /* no other process has made it */
     leave(text, 0600);
     refused("no locks");
   }

@@ -1,7 +1,7 @@
-/* tests/unit/onnx_assume.c - sizes that a graph needs so that its shapes fit: they are found, said, and checked when a
- * request binds them.
+/* tests/unit/onnx_assume.c - sizes that a graph needs so that its shapes fit: they are found, reported, and checked
+ * when a request binds them.
  *
- * With a file's name it writes the decoder of two levels there, for tests/cli/multiples.sh. */
+ * With a file name as argument it writes the decoder of two levels there, for tests/cli/multiples.sh. */
 #include "tests/onnx_graph.h"
 
 static void warns(const char *text) {
@@ -13,7 +13,7 @@ static void warns(const char *text) {
 
 #define SILENT() CHECK(diags->n == 0)
 
-/* ---- dimensions that are others */
+/* ---- dimensions that must be equal */
 
 static void inputs_that_are_added_have_one_batch(void) {
   begin();
@@ -52,7 +52,7 @@ static void a_reshape_keeps_its_leading_dimension(void) {
   HAS("%mask = input {name=\"mask\"} : f32[s0, s2]");
 }
 
-/* A size that no dimension may have is not assumed: it could not be read again. */
+/* A size beyond the limit of dimensions is not assumed: it could not be read again. */
 static void no_size_beyond_all_is_assumed(void) {
   begin();
   in("x", F32, "h,2"), out("y");
@@ -109,8 +109,8 @@ static Onnx__TensorProto *kernel(const char *name, int64_t out_channels, int64_t
   return w;
 }
 
-/* Down by a convolution of stride 2, `levels` times, and up again, each time beside what went down: the extent halves
- * without rest. */
+/* Down by a convolution of stride 2, `levels` times, and up again, each time joined with the image of that level: the
+ * extent halves without rest. */
 static void u_net(int levels, bool add) {
   begin();
   in("x0", F32, "batch,2,n"), out("y");
@@ -151,7 +151,7 @@ static void a_decoder_meets_its_encoder(void) {
   }
 }
 
-/* [batch, n, 3] to [batch, -1, 12]; windows of 4 places by counts that were rounded down; blocks of pixels. */
+/* [batch, n, 3] to [batch, -1, 12]; windows of 4 places with counts that were rounded down; blocks of pixels. */
 static void reshapes_leave_no_rest(void) {
   begin();
   in("x", F32, "batch,n,3"), out("z");
@@ -175,7 +175,7 @@ static void reshapes_leave_no_rest(void) {
   HAS("%x = input {name=\"x\"} : f32[1, 1, 3*h_div_3, 6]");
 }
 
-/* x[:1] beside a batch. */
+/* x[:1] joined with a batch. */
 static void the_first_row_is_there(void) {
   begin();
   in("x", F32, "n,3"), in("y", F32, "m,3"), out("z");
@@ -187,7 +187,7 @@ static void the_first_row_is_there(void) {
   HAS_NOT("min(");
 }
 
-/* mask[:, past:] beside the new rows: as positions are taken from a mask of all that was seen. */
+/* mask[:, past:] joined with the new rows: as positions are taken from a mask of all seen tokens. */
 static void what_a_mask_has_behind_the_past(void) {
   begin();
   in("mask", F32, "batch,total"), in("x", F32, "batch,seq"), in("cache", F32, "batch,past"), out("z"), out("y");
@@ -220,7 +220,7 @@ static void a_table_bounds_a_dimension(void) {
   SILENT(); /* seq is still free */
 }
 
-/* A range of (n - 3) div 4 + 1 places beside a convolution's output of that extent: it is not negative. */
+/* A range of (n - 3) div 4 + 1 places joined with a convolution's output of that extent: it is not negative. */
 static void extents_are_not_negative(void) {
   begin();
   in("x", F32, "1,1,n"), out("z");

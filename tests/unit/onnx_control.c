@@ -1,8 +1,7 @@
-/* tests/unit/onnx_control.c - If, Loop and Scan of ONNX: what they compute, and what is refused.
+/* tests/unit/onnx_control.c - If, Loop and Scan of ONNX: their results, and refusals.
  *
  * With a kind and a file name, writes a model with a Loop or an If to it instead (tests/cli/loops.sh runs them on
- * several ranks).
- */
+ * several ranks). */
 #include "tests/onnx_run.h"
 
 /* ---- If */
@@ -37,7 +36,7 @@ static void a_known_condition_is_its_branch(void) {
   node("Equal", "d,four", "c");
   Onnx__NodeProto *n = node("If", "c", "y");
   node_in(graph_attr(n, "then_branch", "", "y1"), "Relu", "x", "y1");
-  node_in(graph_attr(n, "else_branch", "", "y2"), "NoSuchOperator", "x", "y2"); /* not looked at */
+  node_in(graph_attr(n, "else_branch", "", "y2"), "NoSuchOperator", "x", "y2"); /* not examined */
   IMPORTS();
   HAS("= relu %x");
   HAS_NOT(" loop ");
@@ -60,7 +59,7 @@ static void a_branch_may_be_a_value_from_outside(void) {
 
 /* ---- Loop */
 
-/* h = h * h - t, stops behind the round in which h > limit; rows collects h. */
+/* h = h * h - t, stops after the round in which h > limit; rows collects h. */
 static Onnx__GraphProto *square_loop(const char *operands, const char *results) {
   Onnx__NodeProto *n = node("Loop", operands, results);
   Onnx__GraphProto *g = graph_attr(n, "body", "t,more,h", "go,h2,row");
@@ -110,7 +109,7 @@ static void the_number_of_rounds_may_be_computed(void) {
   }
 }
 
-/* What is only handed on is visible as it is: its size shapes what the body makes. */
+/* A value that is only passed on is visible as it is: its size determines shapes in the body. */
 static void what_is_handed_on_is_no_carry(void) {
   start(17);
   given("x", F32, "1", "1"), given("w", F32, "3", "1,2,3"), out("y"), out("same");
@@ -210,8 +209,7 @@ static void graphs_inside_functions_are_renamed(void) {
   function.name = arena_strdup(arena, "Pick");
   function.input = list_of("p,v", &function.n_input);
   function.output = list_of("r", &function.n_output);
-  Onnx__NodeProto *twice = new_node("Add", "v,v", "x"),
-                  *n = new_node("If", "p", "r"); /* x is another value than the caller's */
+  Onnx__NodeProto *twice = new_node("Add", "v,v", "x"), *n = new_node("If", "p", "r"); /* x is not the caller's x */
   node_in(graph_attr(n, "then_branch", "", "u"), "Mul", "x,v", "u");
   node_in(graph_attr(n, "else_branch", "", "u"), "Neg", "x", "u");
   ARENA_PUSH(arena, &body, twice);
@@ -220,7 +218,7 @@ static void graphs_inside_functions_are_renamed(void) {
   GIVES("y", "18");
 }
 
-/* ---- what is refused */
+/* ---- refusals */
 
 static void sizes_that_depend_on_data_are_refused(void) {
   start(17);
@@ -297,7 +295,7 @@ static void what_does_not_fit_is_refused(void) {
 
 /* ---- models for the command line */
 
-/* A layer applied `n` times, or until the sum of what it makes is large; both as an input decides. */
+/* A layer applied `n` times, or until the sum of its result is large; both decided by an input. */
 static void build_model(bool loop) {
   start(17);
   in("x", F32, "batch,6"), in(loop ? "n" : "c", loop ? I64 : BOOL, ""), out("y");

@@ -1,5 +1,5 @@
-/* tests/unit/onnx_edges.c - ONNX operators where they are seldom tried: beside NaN, with pads of several turns, mixed
- * types, sizes of 1 that are found late, and functions whose attributes have defaults. */
+/* tests/unit/onnx_edges.c - rare cases of ONNX operators: with NaN, with pads longer than the extent, mixed types,
+ * sizes of 1 that are found late, and functions whose attributes have defaults. */
 #include <math.h>
 
 #include "passes/pipeline.h"
@@ -7,7 +7,7 @@
 
 static const int32_t floats_of[] = {F32, F16, F64};
 
-/* ---- NaN is larger and smaller than all numbers, and the first is the place */
+/* ---- NaN is larger and smaller than all numbers, and the first one's index is the result */
 
 static void the_place_of_the_first_nan(void) {
   for (size_t i = 0; i < sizeof floats_of / sizeof *floats_of; i++)
@@ -112,7 +112,7 @@ static void batch_norms_mix_types(void) {
   }
 }
 
-/* Scores 0 and a mask of whole numbers: the weights are softmax(mask); what the mask lacks is hidden. */
+/* Scores 0 and a mask of whole numbers: the weights are softmax(mask); keys beyond the mask are hidden. */
 static void masks_of_whole_numbers_are_added(void) {
   static const int32_t types[] = {I32, I64, 2, F64};
   for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
@@ -148,13 +148,13 @@ static void squeezing_without_axes(void) {
   node("Squeeze", "x", "y");
   expect(DIAG_onnx_node, "f32[n, m, 1] becomes 1 dimensions: give it axes", "/y");
   start(13);
-  in("x", F32, "n,1"), out_of(""); /* nobody knew the rank: n is not 1 */
+  in("x", F32, "n,1"), out_of(""); /* the rank was unknown: n is not 1 */
   node("Squeeze", "x", "y");
   IMPORTS();
   HAS("symbol n min 2");
   HAS(": f32[n]");
   start(13);
-  in("x", F32, "3,1"), out_of(""); /* a rank that cannot be */
+  in("x", F32, "3,1"), out_of(""); /* an impossible rank */
   node("Squeeze", "x", "y");
   IMPORTS();
   HAS(": f32[3]");
@@ -188,7 +188,7 @@ static void count_up(const char *trips, const char *rows) {
 static void loops_of_no_round_collect_nothing(void) {
   count_up("0", "nothing");
   count_up("-3", "nothing");
-  count_up("1", "3"); /* whether there is another is no question */
+  count_up("1", "3"); /* the condition for another round does not matter */
   count_up("2", NULL);
 }
 
@@ -201,7 +201,7 @@ static void branches_with_inputs_are_refused(void) {
   expect(DIAG_onnx_node, "its then_branch has inputs", "/y");
 }
 
-/* ---- functions: defaults and overloads are younger than some schemas, so they are written by the overlay's */
+/* ---- functions: defaults and overloads are newer than some schemas, so they are written by the overlay's */
 
 typedef struct Packed {
   uint8_t *items;
@@ -272,7 +272,7 @@ static void functions_have_defaults(void) {
   GIVES("z", "-0.25,4");
 }
 
-/* A tensor: its bytes are left in the file as those of any other. */
+/* A tensor: its bytes stay in the file like those of any other. */
 static void a_default_may_be_a_tensor(void) {
   start(18);
   out("y");
@@ -310,7 +310,7 @@ static void calls_name_an_overload(void) {
 
 /* ---- Clip passes no gradient at its bounds, where max and min share it */
 
-/* What a step of w = -1, 0, 2, 6 towards outputs of 1 leaves; bounds 0 and 6, a learning rate of 1. */
+/* The weights after a step from w = -1, 0, 2, 6 towards outputs of 1; bounds 0 and 6, a learning rate of 1. */
 static void step_through(const char *type, const char *operands, const double *want) {
   static const char *const bounds[] = {"low", "high"};
   start(13);

@@ -1,5 +1,5 @@
-/* tests/unit/onnx_evaluate.c - sizes that a graph computes from constants and dimensions by whatever operators it
- * likes, and what is said of sizes that are data. */
+/* tests/unit/onnx_evaluate.c - sizes that a graph computes from constants and dimensions by any operators, and the
+ * messages for sizes that depend on data. */
 #include <math.h>
 
 #include "tests/onnx_graph.h"
@@ -14,8 +14,8 @@ static void number(const char *name, float value) {
 
 /* ---- integers that are moved */
 
-/* PyTorch's pads are the last dimension first, [left, right, top, bottom]; its exporter turns them round: [2, n]
- * reversed and transposed. */
+/* PyTorch's pads list the last dimension first, [left, right, top, bottom]; its exporter reverses them: [2, n] reversed
+ * and transposed. */
 static void turned_round(const char *pads) {
   ints("pairs", "-1,2"), ints("from", "-1"), ints("to", "-9223372036854775808"), ints("axis", "0"), ints("step", "-1"),
       ints("all", "-1");
@@ -49,7 +49,7 @@ static void pads_up_to_a_multiple(void) {
   HAS("high=[0, -h - 4*((-h) div 4), 0], value=0} : f32[batch, -4*((-h) div 4), 8]");
 }
 
-/* What a comparison leaves open for some sizes is an expression of them: where(n OP m, 2 n + 1, m), the extent of the
+/* A comparison that depends on sizes becomes an expression of them: where(n OP m, 2 n + 1, m), the extent of the
  * result, at all small sizes. */
 static void open_comparisons_are_expressions(void) {
   static const struct {
@@ -89,7 +89,7 @@ static void open_comparisons_are_expressions(void) {
     }
 }
 
-/* What a decoder of images lacks after two halvings: h div 2 - 2 * (h div 4), 0 or 1. */
+/* The rest after two halvings in a decoder of images: h div 2 - 2 * (h div 4), 0 or 1. */
 static void pads_of_an_odd_half(void) {
   begin();
   in("x", F32, "batch,h"), out("y");
@@ -186,7 +186,7 @@ static void constants_larger_than_a_shape(void) {
   HAS("output \"y\" %x");
 }
 
-/* One element that is data does not spoil the others. */
+/* One element that depends on data does not affect the others. */
 static void known_elements_beside_data(void) {
   begin();
   in("x", F32, "batch,3"), in("n", I64, "1"), out("y");
@@ -268,7 +268,7 @@ static void places_that_depend_on_data(void) {
 
 /* ---- work */
 
-/* t0 = 1 .. 65536, then sums of it: each is evaluated once, and all together no more than the budget allows. */
+/* t0 = 1 .. 65536, then sums of it: each is evaluated once, and all together within the budget. */
 static void evaluation_is_bounded(void) {
   begin();
   in("x", F32, "4"), out("y");

@@ -1,4 +1,4 @@
-/* tests/unit/onnx_file.c - opening ONNX files: where tensor bytes lie, and every way a file can be wrong. */
+/* tests/unit/onnx_file.c - opening ONNX files: the places of tensor bytes, and every way a file can be wrong. */
 #include "frontend/onnx/file.h"
 
 #include <stdlib.h>
@@ -11,7 +11,7 @@
 static Arena *arena;
 static Diags *diags;
 static char folder[] = "/tmp/apc-onnx-XXXXXX";
-static const char *in_folder = ""; /* where in it the model lies */
+static const char *in_folder = ""; /* the model's folder below it */
 
 /* --- Building models --- */
 
@@ -64,7 +64,7 @@ static OnnxFile *open_one(Onnx__TensorProto *t, const char *name) {
 
 static void begin(void) { diags = diags_new(arena); }
 
-/* The one diagnostic has that code and contains that text. */
+/* The only diagnostic has that code and contains that text. */
 static void expect(DiagCode code, const char *text) {
   CHECKF(diags->n >= 1 && diags->items[0].code == code, "code %s, %zu diagnostics",
          diags->n ? diag_code_name(diags->items[0].code) : "none", diags->n);
@@ -72,7 +72,7 @@ static void expect(DiagCode code, const char *text) {
          diags->n ? diags->items[0].message : "nothing");
 }
 
-/* --- What works --- */
+/* --- Valid files --- */
 
 static void raw_data_stays_in_place(void) {
   begin();
@@ -204,7 +204,7 @@ static Onnx__StringStringEntryProto *entry(const char *key, const char *value) {
   return e;
 }
 
-/* Asks for the data of an f32[2] whose bytes are said to be external; `length` may be NULL. */
+/* Reads the data of an f32[2] with external bytes; `length` may be NULL. */
 static bool external(const char *location, const char *offset, const char *length, OnnxData *data, OnnxFile **file) {
   begin();
   int64_t dims[] = {2};
@@ -264,7 +264,7 @@ static void external_data_is_confined(void) {
   expect(DIAG_onnx_external, "outside the model's folder");
   in_folder = "";
   CHECK(!external("sub", "0", "8", &data, NULL));
-  expect(DIAG_onnx_external, "is a folder"); /* "tensor w" stands before it */
+  expect(DIAG_onnx_external, "is a folder"); /* after "tensor w" */
   CHECK(!external("w.bin", "2", "8", &data, NULL));
   expect(DIAG_onnx_external, "past its end");
   CHECK(!external("w.bin", "18446744073709551615", "8", &data, NULL));
@@ -382,7 +382,7 @@ static void malformed_wire_is_refused(void) {
 #undef CASE
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     begin();
-    uint8_t *copy = malloc(cases[i].n); /* exactly sized, so that a sanitizer sees reads past the end */
+    uint8_t *copy = malloc(cases[i].n); /* exactly sized, so that a sanitizer detects overreads */
     memcpy(copy, cases[i].bytes, cases[i].n);
     OnnxFile *f = onnx_file_open_bytes(diags, "bad.onnx", copy, cases[i].n);
     CHECKF(f == NULL, "case %zu", i);

@@ -1,7 +1,7 @@
-/* tests/unit/onnx_hostile.c - graphs that no exporter writes: an error that names the node, soon.
+/* tests/unit/onnx_hostile.c - graphs that no exporter writes: an error that names the node, quickly.
  *
- * Most of these once overflowed an int64, read past an array or did not end; the sanitizers see the first two, the time
- * limit of the test the last.  Work that must be linear is measured by the memory it takes, where it takes some. */
+ * Most of these once overflowed an int64, read past an array or did not end; the sanitizers find the first two, the
+ * time limit of the test the last.  Work that must be linear is measured by its memory, if it takes some. */
 #include <inttypes.h>
 #include <math.h>
 
@@ -112,7 +112,7 @@ static void windows_are_limited(void) {
   int_list_attr(n, "kernel_shape", "3"), int_list_attr(n, "strides", "2147483647");
   attr(n, "ceil_mode", INT, 1);
   expect(DIAG_onnx_graph, "input \"x\" is f32[1, 1, " HUGE_DIM "]", NULL);
-  begin(); /* which of a million elements lie in the padding would be a million comparisons */
+  begin(); /* finding the elements in the padding would take a million comparisons */
   in("x", F32, "1,1,3000000"), out("y");
   n = node("AveragePool", "x", "y");
   int_list_attr(n, "kernel_shape", "1048576"), int_list_attr(n, "pads", "1,1");
@@ -234,7 +234,7 @@ static void large_integers_are_exact(void) {
   IMPORTS();
   HAS("size {expr=9007199254740993} : i64[100]");
   begin();
-  ints("shape", "3"), out("y"); /* 2^64 - 1: nothing to compare with as if it were -1 */
+  ints("shape", "3"), out("y"); /* 2^64 - 1: must not be compared as -1 */
   constant_of_shape(U64, -1)->output[0] = arena_strdup(arena, "large");
   node("Shape", "large", "three"), out("greater");
   Onnx__NodeProto *small = constant_of_shape(U64, 1);
@@ -288,7 +288,7 @@ static void parts_of_an_index_are_looked_at_a_limited_number_of_times(void) {
   HAS("f32[68719476736*N]");
 }
 
-/* A function in terms of two of the next, 40 deep. */
+/* A function that calls the next one twice, 40 deep. */
 static void calls_count_as_nodes(void) {
   Onnx__FunctionProto *list[40];
   begin();
@@ -311,7 +311,7 @@ static void calls_count_as_nodes(void) {
   expect(DIAG_onnx_graph, "more than a million nodes", NULL);
 }
 
-/* `count` nodes of one name, in a function or not: the memory the import takes. */
+/* `count` nodes of one name, in a function or not: the memory of the import. */
 static size_t bytes_of(int count, bool in_function) {
   begin();
   in("x", F32, "3"), out("y");
@@ -343,7 +343,7 @@ static void many_nodes_of_one_name_take_linear_work(void) {
   HAS("%/z/a.15999 = relu");
 }
 
-/* 60000 Identity nodes in a row, of which 200 carried values are handed on. */
+/* 60000 Identity nodes in a row, of which 200 pass carried values on. */
 static void chains_of_identities_are_followed_once(void) {
   enum { CHAIN = 60000, CARRIED = 200 };
   begin();

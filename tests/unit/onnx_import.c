@@ -1,7 +1,7 @@
-/* tests/unit/onnx_import.c - the ONNX importer: what graphs become, and every way a graph can be wrong. */
+/* tests/unit/onnx_import.c - the ONNX importer: the modules that graphs become, and every way a graph can be wrong. */
 #include "tests/onnx_graph.h"
 
-/* ---- what graphs become */
+/* ---- imported modules */
 
 static void a_single_operation_has_its_nodes_name(void) {
   begin();
@@ -272,7 +272,7 @@ static void unsupported_operators_come_all_at_once(void) {
   CHECK(diags->errors >= 3);
 }
 
-/* What ONNX Runtime fused, and apc does not have, is named, with what to do about it. */
+/* Operators that ONNX Runtime fused, and apc lacks, are named, with advice. */
 static void optimised_models_are_refused_with_help(void) {
   begin();
   in("x", F32, "3"), out("y");
@@ -284,7 +284,7 @@ static void optimised_models_are_refused_with_help(void) {
   CHECK(helped);
 }
 
-/* Declared types are taken; what is not declared comes from the first input. */
+/* Declared types are used; undeclared ones come from the first input. */
 static void unknown_operators_can_be_opaque(void) {
   begin();
   in("x", F32, "batch,3");
@@ -370,13 +370,13 @@ static void many_operands_are_multiplied_in_the_cheapest_order(void) {
   HAS("{spec=\"Zij,Zjl->Zil\"} : f32[b, 8, 1]");
 }
 
-/* All letters may be used, capitals too; those of an ellipsis are others. */
+/* All letters may be used, capitals too; an ellipsis gets other letters. */
 static void letters_of_an_equation(void) {
   begin();
   in("x", F32, "b,h,8,2"), in("y", F32, "c,h,2,9"), out("u");
   string_attr(node("Einsum", "x,y", "u"), "equation", "...ZY,...YX->...ZX");
   IMPORTS();
-  HAS("%y = input {name=\"y\"} : f32[b, h, 2, 9]"); /* one extent of a letter is the other's */
+  HAS("%y = input {name=\"y\"} : f32[b, h, 2, 9]"); /* extents of equal letters are equal */
   HAS("{spec=\"VWZY,VWYX->VWZX\"} : f32[b, h, 8, 9]");
   begin();
   in("x", F32, "3,4"), in("y", F32, "4,5"), out("u");
@@ -416,7 +416,7 @@ static bool is_weight(const char *name) {
   return p && p->trainable;
 }
 
-/* Initializers of one element: a bias of every kind, a slope behind a reshape, a scale, a bound. */
+/* Initializers of one element: a bias of every kind, a slope after a reshape, a scale, a bound. */
 static void numbers_of_layers(void) {
   static const float half = 0.5f;
   static const char *const names[] = {"bias", "added", "conv.bias", "slope", "one", "scale", "low"};
@@ -449,7 +449,8 @@ static void numbers_of_layers(void) {
     CHECKF(is_weight(names[i]) == (names[i][0] == 's'), "%s", names[i]);
 }
 
-/* What has no bytes of its own in the file, as f16 in a list of i32, cannot be trained, and this is said. */
+/* Weights without bytes of their own in the file, such as f16 in a list of i32, cannot be trained, which is
+   reported. */
 static void numbers_one_by_one(void) {
   begin();
   in("x", F16, "4,2"), out("y");

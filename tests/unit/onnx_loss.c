@@ -1,4 +1,4 @@
-/* tests/unit/onnx_loss.c - losses of classes, gated and stateful operators, against loops that read the
+/* tests/unit/onnx_loss.c - losses of classes, gated and stateful operators, compared with loops written from the
  * specification. */
 #include "tests/onnx_numbers.h"
 
@@ -6,7 +6,7 @@ enum { N = 3, C = 5, D = 2 };
 
 static const char *const reductions[] = {"none", "sum", "mean"};
 
-/* [N, C, D] and targets [N, D], one of which is -7 where that is ignored. */
+/* [N, C, D] and targets [N, D], one of which is -7 if that is ignored. */
 static void lose(bool entropy, int reduction, bool weights, bool ignore) {
   begin();
   in("x", F32, "3,5,2"), in("t", I64, "3,2"), in("w", F32, "5"), out("y");
@@ -54,7 +54,7 @@ static void a_gate_is_multiplied(void) {
   near("SwiGLU", run(2, list, "y"), 6, want);
 }
 
-/* 3 taps over 4 places behind a state of 2, or zeros; fewer places than the state holds. */
+/* 3 taps over 4 places after a state of 2, or zeros; fewer places than the state holds. */
 static void a_causal_convolution_keeps_its_state(void) {
   for (int k = 0; k < 8; k++) {
     const bool state = k & 1, silu = k & 2;

@@ -1,5 +1,5 @@
-/* tests/unit/onnx_operators.c - what single ONNX operators become, and how they are refused.  Their numbers are
- * tested by tests/onnx/node_tests.c. */
+/* tests/unit/onnx_operators.c - the IR of single ONNX operators, and refusals.  tests/onnx/node_tests.c tests their
+ * numbers. */
 #include "tests/onnx_graph.h"
 
 /* ---- picking and scattering */
@@ -24,7 +24,7 @@ static void the_k_largest_are_one_operation(void) {
   expect(DIAG_onnx_node, "k is 10", "/v,i");
 }
 
-/* All, and the first 4 or all: the shape of x decides. */
+/* All, and the first 4 or all, depending on the shape of x. */
 static void how_many_are_taken_may_be_a_size(void) {
   begin();
   in("x", F32, "batch,n"), out("v"), out("i");
@@ -59,7 +59,7 @@ static void padded(const char *extent, const char *stride) {
   string_attr(conv, "auto_pad", "SAME_UPPER"), int_list_attr(conv, "strides", stride);
 }
 
-/* SAME over a free extent: with stride 1 the padding is the kernel's, with multiples of the stride that of one
+/* SAME over a free extent: with stride 1 the padding follows from the kernel, with multiples of the stride from one
  * stride. */
 static void automatic_padding_of_free_extents(void) {
   padded("n", "1");
@@ -132,7 +132,7 @@ static void resizing_gathers_along_each_axis(void) {
   HAS(": f32[batch, 3, 2*h, 8]");
   HAS("{axis=2, start=0}");
   HAS("{axis=3, start=0}");
-  HAS_NOT("{axis=0, start=0} : f32"); /* batch and channels are as they were */
+  HAS_NOT("{axis=0, start=0} : f32"); /* batch and channels are unchanged */
   HAS("%/y = add ");
 }
 

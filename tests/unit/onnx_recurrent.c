@@ -1,10 +1,9 @@
-/* tests/unit/onnx_recurrent.c - LSTM, GRU and RNN against loops written from the ONNX specification: all directions,
- * initial states, peepholes, sequence lengths, clipping, coupled gates and both orders of the reset gate; over few
- * steps, which are written out, and over more or a symbolic number of them, which are a loop.
+/* tests/unit/onnx_recurrent.c - LSTM, GRU and RNN compared with loops written from the ONNX specification: all
+ * directions, initial states, peepholes, sequence lengths, clipping, coupled gates and both orders of the reset gate;
+ * over few steps, which are unrolled, and over more or a symbolic number of them, which are a loop.
  *
  * With a kind of cell, a time dimension and a file name, writes a bidirectional layer to it instead
- * (tests/cli/recurrent.sh runs that on several ranks).
- */
+ * (tests/cli/recurrent.sh runs that on several ranks). */
 #include <math.h>
 
 #include "ir/run/interp.h"
@@ -202,7 +201,7 @@ static void the_layers_do_what_the_specification_says(void) {
     check(&cases[i], 5, false);
     check(&cases[i], 11, false);
     check(&cases[i], 6, true);
-    if (cases[i].lengths) continue; /* none of which is right for no step */
+    if (cases[i].lengths) continue; /* the lengths do not fit zero steps */
     check(&cases[i], 0, false);
     check(&cases[i], 0, true);
   }
@@ -221,7 +220,7 @@ static void the_input_is_multiplied_once_for_all_steps(void) {
   }
 }
 
-/* What is the same in all rounds is made before the loop. */
+/* Values that are the same in all rounds are computed before the loop. */
 static void a_body_slices_no_weights(void) {
   build(&(Case){"GRU", "forward", 3, 1, .bias = true});
   inputs.items[0] = value_info("x", F32, "steps,3,2");

@@ -1,5 +1,5 @@
 /* tests/unit/onnx_samples.c - values between pixels and spectra: GridSample, AffineGrid, RoiAlign, DFT, STFT,
- * antialiased Resize, deformed convolutions, places of the largest and the way back, against loops that read the
+ * antialiased Resize, deformed convolutions, indices of maxima and the inverse, compared with loops written from the
  * specification.
  *
  * With two arguments it writes a model of several of them, with a symbolic batch, for tests/cli/samples.sh. */
@@ -32,7 +32,7 @@ static double border_high(const Sampling *s, int a) { return (double)s->in[a] - 
 
 static double clamp(double x, double low, double high) { return x < low ? low : x > high ? high : x; }
 
-/* The element at integer places, as the padding has it. */
+/* The element at integer coordinates, with padding. */
 static double pixel(const Sampling *s, const double *plane, const double *at) {
   int64_t index = 0;
   for (int a = 0; a < s->axes; a++) {
@@ -118,7 +118,7 @@ static void grids_are_sampled_as_the_specification_says(void) {
       }
 }
 
-/* What is not a number has no place; what is infinite lies outside. */
+/* NaN has no place; infinities are outside. */
 static void places_far_outside_count_nothing(void) {
   begin();
   in("x", F32, "1,1,2,2"), in("g", F32, "1,1,3,2"), out("y");
@@ -356,7 +356,7 @@ static void short_transforms_slide_over_the_signal(void) {
 
 /* ---- others */
 
-/* The kernel as wide as two outputs are apart; what lies outside is left out or repeats the last element. */
+/* The kernel spans the distance of two outputs; elements outside are left out or repeat the last one. */
 static void antialiasing_widens_the_kernel(void) {
   for (int exclude = 0; exclude < 2; exclude++)
     for (int mode = 1; mode < 3; mode++) {
@@ -415,7 +415,7 @@ static void what_would_depend_on_data_is_refused(void) {
   expect(DIAG_onnx_shape, "the length or step of frames is symbolic", "/y");
 }
 
-/* A signal's spectrum, laid out as an image, and a picture that is sampled, of a batch and of channels that can be
+/* A signal's spectrum, laid out as an image, and a picture that is sampled, with a batch and channels that can be
  * cut. */
 static bool write_model(const char *kind, const char *path) {
   begin();

@@ -1,4 +1,4 @@
-/* tests/unit/onnx_sequence.c - sequences of tensors while importing: what they come to, and what is refused. */
+/* tests/unit/onnx_sequence.c - sequences of tensors during import: their results, and refusals. */
 #include "tests/onnx_run.h"
 
 static void a_split_is_its_pieces(void) {
@@ -19,7 +19,7 @@ static void pieces_of_one_size(void) {
   start(17);
   given("x", F32, "1,7", "1,2,3,4,5,6,7"), out("y"), out("n"), out("flat");
   ints("three", "3"), ints("last", "2");
-  initializers.items[0]->n_dims = 0; /* a scalar: all pieces but the last are that long */
+  initializers.items[0]->n_dims = 0; /* a scalar: the length of all pieces but the last */
   attr(node("SplitToSequence", "x,three", "s"), "axis", INT, 1);
   node("SequenceAt", "s,last", "y"), node("SequenceLength", "s", "n");
   Onnx__NodeProto *n = node("SplitToSequence", "x", "t");

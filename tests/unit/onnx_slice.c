@@ -1,6 +1,6 @@
-/* tests/unit/onnx_slice.c - every kind of start, end and step that Slice can have, against a loop that reads the
- * standard: negative bounds count from the end, then a start is clamped to [0, extent] and an end to [0, extent] for
- * steps above 0, to [0, extent - 1] and [-1, extent - 1] for steps below.  Extents as numbers and as symbols. */
+/* tests/unit/onnx_slice.c - every kind of start, end and step of Slice, compared with a loop written from the standard:
+ * negative bounds count from the end, then a start is clamped to [0, extent] and an end to [0, extent] for positive
+ * steps, to [0, extent - 1] and [-1, extent - 1] for negative ones.  Extents as numbers and as symbols. */
 #include "ir/run/interp.h"
 #include "tests/onnx_graph.h"
 
@@ -85,7 +85,7 @@ static void bounds_are_clamped_as_the_standard_says(void) {
     }
 }
 
-/* x[: n - 3]: from the front or from the end, as n turns out. */
+/* x[: n - 3]: from the front or from the end, depending on n. */
 static void a_bound_of_either_sign(void) {
   for (int side = 0; side < 2; side++)
     for (int s = 0; s < STEPS; s++) {
@@ -124,7 +124,7 @@ static void lists_of_sizes_are_cut_likewise(void) {
   HAS("reshape %x : f32[batch, heads, 20]");
 }
 
-/* The largest 32-bit number is an end of unknown place too, where the list is of that type. */
+/* The largest 32-bit number is an open end too, if the list has that type. */
 static void ends_of_32_bits(void) {
   begin();
   in("x", F32, "n,4"), out("y");

@@ -1,5 +1,5 @@
-/* ir/ops/record.h: every operation has what its traits promise, and the closed forms of work: the products a
- * contraction is, its operations and bytes, counted here by hand. */
+/* ir/ops/record.h: every operation has the functions that its traits promise, and the closed forms of work: a
+ * contraction's products, its operations and bytes, counted here by hand. */
 #include "ir/ops/record.h"
 
 #include "tests/test.h"
@@ -19,7 +19,7 @@ static void complete(void) {
   }
 }
 
-/* The part of the last operation of a function on one rank that has everything. */
+/* The part of the last operation of a function on one rank that holds all of it. */
 static OpPart whole(Module *m, const Func *f) {
   const Op *op = &f->ops.items[f->ops.n - 1];
   OpPart p = {.op = op, .rule = rule_of(m, f, op), .share = 1};
@@ -79,7 +79,7 @@ static void counts(void) {
   work(X("q", "f32[2,3,1,4,8]") X("k", "f32[2,3,6,8]") X("v", "f32[2,3,6,5]") X("s", "i64[4]") X("t", "i64[6]")
            X("n", "i64[]") "%y = attention %q, %k, %v, %s, %t, %n {scale=1, causal=0} : f32[2,3,1,4,5]\n",
        2, 2 * (2 * 3 * 4 * 6) * (8 + 5), 4 * (192 + 288 + 180 + 4 + 6 + 1 + 120));
-  /* Scores, what weights change, and the sum: the values' gradient needs no second one. */
+  /* Scores, the gradient of the weights, and the sum: the values' gradient needs no second one. */
   gradient("q", "f32[2,3,1,4,8]", 3, 8 + 5 + 8, 192);
   gradient("k", "f32[2,3,6,8]", 3, 8 + 5 + 8, 288);
   gradient("v", "f32[2,3,6,5]", 2, 8 + 5, 180);

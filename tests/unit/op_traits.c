@@ -1,5 +1,5 @@
-/* ir/ops.h: the traits of operations.  Which operations have a trait is written here once more, by hand, since passes,
- * prices and kernels rely on what it promises; and what one trait says about another, and about the rest of the row. */
+/* ir/ops.h: the traits of operations.  The operations with each trait are listed here again, by hand, since passes,
+ * prices and kernels rely on its promise; and the relations of traits to each other and to the rest of the row. */
 #include "base/arena.h"
 #include "ir/ir.h"
 #include "ir/layout/rule.h"
@@ -54,7 +54,7 @@ static void structure(void) {
   CHECK_STR(all_with(op_is_comm), "all_reduce all_gather reduce_scatter all_to_all exchange transfer");
 }
 
-/* What the comments in ir/ops.h say of all operations that have a trait. */
+/* The promises of the comments in ir/ops.h for all operations that have a trait. */
 static void promises(void) {
   for (OpKind k = OP_none; k < OP_COUNT; k++) {
     const char *name = op_name(k);
@@ -74,7 +74,7 @@ static void promises(void) {
   }
 }
 
-/* Keys that are required are found one after the other; those in brackets are not among them. */
+/* Required keys are found one after the other; keys in brackets are not among them. */
 static void required_attributes(void) {
   for (OpKind k = OP_none; k < OP_COUNT; k++)
     for (int key = 0; key <= AT_COUNT; key++) {
@@ -86,7 +86,7 @@ static void required_attributes(void) {
   CHECK(op_attr_rule(OP_attention, AT_lse) == 0 && op_attr_required(OP_neg, (AttrKey)0) == AT_COUNT);
 }
 
-/* Equal rules of a module are one, of operations that differ in what rules depend on they are not. */
+/* Equal rules of a module are shared; operations that differ in an input of the rule have different ones. */
 static void equal_rules(void) {
   static const char *const text =
       "apc.ir 1\nfunc @main level 1 {\n  %x = input {name=\"x\"} : f32[4, 6]\n  %z = input {name=\"z\"} : f32[5, 6]\n"

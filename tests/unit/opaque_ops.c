@@ -96,7 +96,7 @@ static void faults_are_refuted(void) {
   }
 }
 
-/* A local part is not what the operator was meant to get. */
+/* A local part is not the operator's intended operand. */
 static void cut_operands_are_refuted(void) {
   Module *m = parsed(
       "apc.ir 1\nmesh [a=2]\n"

@@ -1,4 +1,5 @@
-/* Outlining: the text gets shorter, inlining gives back every byte, and the calls mean what the flat function meant. */
+/* Outlining: the text gets shorter, inlining gives back every byte, and the calls mean the same as the flat
+   function. */
 #include <glob.h>
 
 #include "base/file.h"
@@ -48,7 +49,7 @@ static size_t calls_of(const Module *m) {
   return n;
 }
 
-/* Through the passes, outline and back; the number of calls in between. */
+/* Through the passes, outlined and inlined; returns the number of calls in between. */
 static size_t there_and_back(Module *m, const char *passes, const char *name, Arena *a, Diags *d) {
   CHECKF(pipeline_run(m, passes, &checked, d), "%s", name);
   const char *flat = text_of(m, a);
@@ -94,7 +95,7 @@ static void models_come_back(void) {
   globfree(&files);
 }
 
-/* Names of the usual exporters: "Add", "Add_7"; numbers that count nodes; a name that has nothing in common; braces. */
+/* Names of the usual exporters: "Add", "Add_7"; numbers that count nodes; an unrelated name; braces. */
 static void any_names_come_back(void) {
   static const char *const names[3][4] = {{"a.0.Exp", "Sin", "Relu_2", "odd{"},
                                           {"a.1.Exp", "Sin_7", "Relu_9", "{{1}"},
@@ -167,8 +168,8 @@ static void calls_mean_the_same(void) {
   arena_free(a);
 }
 
-/* ---- random functions: segments that repeat, wired and named at random, with weights, constants, states and glue in
- * between */
+/* ---- random functions: repeated segments, wired and named at random, with weights, constants, states and other
+ * operations in between */
 
 typedef struct Random {
   uint64_t seed, n;
@@ -187,7 +188,7 @@ static const char *shared(Random *r) { return r->shared.items[draw(r, (int)r->sh
 
 enum { STEPS = 10 };
 
-/* One operation of a segment; what stands for itself in every instance is drawn once. */
+/* One operation of a segment; parts that are equal in every instance are drawn once. */
 typedef struct Step {
   int kind, from[2], at[2], constant;
   const char *global[2];
@@ -244,7 +245,7 @@ static const char *emit_instance(Random *r, const Step *steps, int n, const char
   }
   for (int i = 0; i < n; i++)
     if (states[i]) text_printf(&r->body, "  write \"%s.w\" %%%s {name=\"%s\"}\n", states[i], values[n - 1], states[i]);
-  if (draw(r, 4) == 0) ARENA_PUSH(r->a, &r->shared, values[draw(r, n)]); /* used behind the segment */
+  if (draw(r, 4) == 0) ARENA_PUSH(r->a, &r->shared, values[draw(r, n)]); /* used after the segment */
   return values[n - 1];
 }
 
@@ -289,7 +290,7 @@ static void random_functions(void) {
   CHECKF(calls > 600, "%zu calls", calls);
 }
 
-/* What the ranks do is proved to be what the outlined model says. */
+/* The ranks' program is proved to compute the outlined model. */
 static void prover_reads_calls(void) {
   Arena *a = arena_new();
   Diags *d = diags_new(a);

@@ -1,11 +1,10 @@
-/* Every pass is checked against its input (passes/check.h): no right pass is blamed, and no single fault planted in
- * what a pass leaves passes.
+/* Every pass is checked against its input (passes/check.h): no right pass is blamed, and every single fault planted in
+ * the result of a pass is found.
  *
  * Faults are planted in all operations of all functions of tests/text, one at a time: an operation left out, operands
  * exchanged, another weight, another number (eps, scale, value), another order of dimensions, other letters, a start
- * one further, another kind.  Most are wrong; which are not is told by running both functions on other numbers and
- * other sizes.
- */
+ * shifted by one, another kind.  Most are wrong; runs of both functions on other numbers and other sizes tell which are
+ * not. */
 #include <ctype.h>
 
 #include "base/file.h"
@@ -34,7 +33,8 @@ static const PassCheck *found(const PassChecks *checks, const char *pass) {
 
 static int seen[PASS_DIFFERS + 1];
 
-/* What the pipeline did to a module, pass by pass: nothing differs, and nothing is left to trust or to numbers. */
+/* Checks the changes of the pipeline to a module, pass by pass: nothing differs, and nothing is left to trust or to
+   numbers. */
 static void checked(Module *m, const char *what, const char *passes) {
   PassChecks checks = {.most_work = 1e9};
   Diags *diags = diags_new(m->arena);
@@ -237,7 +237,7 @@ static bool other_weight(Module *m, const Func *f, Op *op, int at) {
   return false;
 }
 
-/* Fault number `which` of the operation, in a copy; NULL: there is no such fault. */
+/* Fault number `which` of the operation, in a copy; NULL if there is no such fault. */
 static Func *faulty(Module *m, const Func *f, size_t i, int which, int at) {
   Func *g = copy_func(m, f);
   Op *op = &g->ops.items[i];
@@ -270,7 +270,8 @@ static void replace_func(Module *m, const Func *old, Func *by) {
     if (m->funcs.items[i] == old) m->funcs.items[i] = by;
 }
 
-/* Is the function another one?  Other numbers and larger sizes than the check takes, and no proof. */
+/* True if the function computes something else: by other numbers and larger sizes than the check uses, and without a
+   proof. */
 static bool is_wrong(Module *m, const FuncList *before, const char *name) {
   Arena *a = arena_new();
   FuncList after = funcs_of(m, a);
@@ -324,7 +325,7 @@ static void plant(Module *m, const PassWatch *w, const FuncList *before, const c
   replace_func(m, bad, good);
 }
 
-/* What is neither proved nor run is trusted, and it is said why. */
+/* A pass that is neither proved nor run is trusted, and the reason is reported. */
 static void too_large(void) {
   Arena *a = arena_new();
   Module *m = load_text(a, "tests/text/recognise.ir");
@@ -345,7 +346,7 @@ static void too_large(void) {
 
 static long planted;
 
-/* Faults in what a pass was given: what it leaves is another function then, and must not be proved to be that one. */
+/* Faults in the input of a pass: its result is then another function, and must not be proved equal. */
 static void plant_before(const char *file, const char *pass, int least) {
   Arena *a = arena_new();
   Module *m = load_text(a, arena_printf(a, "tests/text/%s.ir", file));
@@ -375,7 +376,7 @@ static void plant_before(const char *file, const char *pass, int least) {
   arena_free(a);
 }
 
-/* All single faults in what the pass leaves of all functions; `first` runs before it. */
+/* All single faults in the results of the pass for all functions; `first` runs before it. */
 static Planted plant_all(const char *file, const char *first, const char *pass, PassKeeps keeps) {
   Planted p = {0};
   Arena *a = arena_new();
@@ -430,7 +431,7 @@ static void faults(void) {
       {"loop_views", "", "views", KEEPS_FIELD, 8},
       {"loop_channels_last", "", "channels_last", KEEPS_FIELD, 20},
   };
-  int caught = 0, least = 0; /* a quarter has few of some passes */
+  int caught = 0, least = 0; /* a quarter has few for some passes */
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     Planted p = plant_all(cases[i].file, cases[i].first, cases[i].pass, cases[i].keeps);
     CHECKF(p.caught >= cases[i].least || getenv("APC_QUARTER"), "%s: %d faults caught", cases[i].file, p.caught);

@@ -1,5 +1,5 @@
-/* solver/balance.c against all partitions, tried one by one: rows of random work with long and short runs, one or two
- * runs on each place as schedules of pipelines have them, memory limits. */
+/* solver/balance.c compared with all partitions, tried one by one: rows of random work with long and short runs, one or
+ * two runs on each place as schedules of pipelines have them, memory limits. */
 #include "solver/balance.h"
 
 #include <math.h>
@@ -29,7 +29,7 @@ typedef struct Random {
 
 static int below(Random *r, int n) { return (int)random_below(SEED, r->stream, r->drawn++, (uint64_t)n); }
 
-/* A run takes what its pieces take, of which the last may be long, and something to hand on. */
+/* A run takes the time of its pieces, of which the last may be long, plus that of passing values on. */
 static void draw(Random *r, Case *c) {
   int n = 6 + below(r, MOST_POSITIONS - 5), places = 2 + below(r, 2), chunks = 1 + below(r, 2);
   double pieces[MOST_POSITIONS], later[MOST_POSITIONS];
@@ -80,7 +80,7 @@ static void compare(Random *r) {
   int cuts[MOST_PARTS] = {0}, tried[MOST_PARTS] = {0};
   draw(r, &c);
   if (c.b.parts + 1 > c.b.n) return;
-  for (int k = 0; k < c.b.parts; k++) cuts[k] = k; /* all that is left is the last run */
+  for (int k = 0; k < c.b.parts; k++) cuts[k] = k; /* the last run takes the rest */
   double given = balance_seconds(&c.b, cuts), best = best_from(&c.b, tried, 1);
   balance_runs(&c.b, cuts);
   double got = balance_seconds(&c.b, cuts);

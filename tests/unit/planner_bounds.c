@@ -26,8 +26,8 @@ static void set_axes(Module *m, const int *sizes, const int *order) {
   module_set_mesh(m, &mesh);
 }
 
-/* Axis i of the mesh cuts dimension 0 or 1, is that of a sum, or does nothing: two bits each of `code`, by number of
- * the size. */
+/* Axis i of the mesh cuts dimension 0 or 1, is that of a sum, or is unused: two bits each of `code`, by index of the
+ * size. */
 static const Layout *layout_of_code(Module *m, int code, const int *order) {
   Layout l = {.rank = 2};
   for (int i = 0; i < 3; i++) {
@@ -38,8 +38,8 @@ static const Layout *layout_of_code(Module *m, int code, const int *order) {
   return layout_get(m, &l);
 }
 
-/* A conversion is nowhere dearer when the axes have no order than in each of their orders, nor where only the innermost
- * one keeps its place. */
+/* No conversion is more expensive with unordered axes than in each of their orders, nor if only the innermost one keeps
+ * its place. */
 static void conversions(void) {
   static const struct {
     const char *target;
@@ -78,7 +78,7 @@ static void conversions(void) {
     cost_model_free(any);
     cost_model_free(base);
   }
-  CHECK(compared > 1000); /* it does make a difference */
+  CHECK(compared > 1000); /* the order does matter */
   diags_print(d, stderr, false);
   module_free(m);
   arena_free(a);
@@ -93,7 +93,8 @@ static Candidate reordered(const Candidate *c, int loose, int o) {
   return x;
 }
 
-/* Whoever asks only up to some time is not told that anything takes longer. */
+/* A search that stops above a time returns a bound that exceeds neither that time (or the candidate's bound) nor the
+   real time. */
 static void check_pruned(Search *s, const Candidate *c, double seconds) {
   for (double share = 0.5; share < 1.2 && isfinite(seconds); share += 0.25) {
     double bound;
@@ -120,7 +121,7 @@ static void check_bound(Search *s, const Candidate *c, int loose, double bound, 
   }
 }
 
-/* Every plan on a mesh is at least as slow as the bound of all its orders and numbers of micro-batches says, where axes
+/* Every plan on a mesh is at least as slow as the bound over all its orders and numbers of micro-batches, in which axes
  * that are alike may be exchanged at every operation. */
 static void plans(void) {
   static const GptShape shape = {2, 192, 4, 768, 1000, 64, 8};
@@ -159,7 +160,7 @@ static void plans(void) {
   arena_free(a);
 }
 
-/* The same of a training step, with its gradients added up and schedules that leave no gaps. */
+/* The same for a training step, with its gradients added up and schedules that leave no gaps. */
 static void training(void) {
   static const char net[] =
       "import nn\nentry main(x: f32[16, 64, 64]) {\n"
@@ -194,14 +195,14 @@ static void training(void) {
   arena_free(a);
 }
 
-/* Ways to write n as a product of at most `room` falling numbers from 2 to `most`. */
+/* The number of ways to write n as a product of at most `room` descending numbers from 2 to `most`. */
 static int ways(int n, int most, int room) {
   int count = n == 1;
   for (int k = 2; k <= n && k <= most && room && n > 1; k++) count += n % k ? 0 : ways(n / k, k, room - 1);
   return count;
 }
 
-/* Where two axes lie on one side of a node's links, or have the same part inside, their order does not matter. */
+/* If two axes are on one side of a node's links, or have the same part inside, their order does not matter. */
 static void order_of_axes(void) {
   Arena *a = arena_new();
   Diags *d = diags_new(a);
@@ -219,8 +220,8 @@ static void order_of_axes(void) {
   arena_free(a);
 }
 
-/* On thousands of ranks there are thousands of candidates, and none is left out: of every number of stages meshes of
- * all sizes, in one order at least. */
+/* With thousands of ranks there are thousands of candidates, and none is left out: for every number of stages meshes of
+ * all sizes, in at least one order. */
 static void candidates(void) {
   enum { RANKS = 12288 };
   static const GptShape shape = {.layers = 12, .d = 64, .heads = 4, .ffn = 128, .vocab = 100, .ctx = 32, .batch = 8};

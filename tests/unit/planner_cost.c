@@ -1,4 +1,4 @@
-/* What communication and kernels cost: the formulas of docs/targets.md in numbers. */
+/* The cost of communication and kernels: the formulas of docs/targets.md in numbers. */
 #include <math.h>
 #include <string.h>
 
@@ -68,7 +68,7 @@ static void tiers(void) {
      "all-to-all of whole machines");
 }
 
-/* Every way is a line; the lowest counts. */
+/* Every algorithm is a line; the lowest counts. */
 static void ways(void) {
   const Target *t = machine("link l at 10 GB/s with p; network n 8 at 80 Gbit/s with p;");
   CHECK(t != NULL);
@@ -89,7 +89,7 @@ static void ways(void) {
      "one rank a machine: no switches");
 }
 
-/* Two of four ranks without a switch have one of three links. */
+/* Two of four ranks without a switch use one of three links. */
 static void pairs(void) {
   const Target *t = machine("link l at 300 GB/s pair 100 GB/s latency 1 us; network n 8 at 16 Gbit/s latency 7 us;");
   CHECK(t != NULL);
@@ -131,13 +131,13 @@ static void products(void) {
   CHECK(cost_product_seconds(t, DT_f32, 1, 1024, 1024, 100) <= 7 * large * 116 / rate);
   is(cost_memory_seconds(t, 9e6), 1e7 / 0.8e12, "memory");
   is(cost_flops_seconds(t, DT_f32, 1e13), 1, "operations");
-  is(cost_kernel_seconds(t, KERNEL_GROUPED, DT_f32, 1e13), 1, "a kernel of ours");
+  is(cost_kernel_seconds(t, KERNEL_GROUPED, DT_f32, 1e13), 1, "our own kernel");
   is(cost_kernel_seconds(t, KERNEL_ATTENTION, DT_f32, 1e13), 2, "attention");
   const Target *half = topo_target_computing_in(arena, t, CT_f16);
   is(cost_flops_seconds(half, DT_f16, 1e14), 1, "f16 has no sustained share");
   is(cost_kernel_seconds(half, KERNEL_ATTENTION, DT_f16, 1e14), 2, "attention of f16");
-  is(cost_flops_seconds(half, DT_f32, 1e13), 1, "what is left of f32");
-  is(cost_kernel_seconds(half, KERNEL_ATTENTION, DT_f32, 1e13), 2, "attention that is left of f32");
+  is(cost_flops_seconds(half, DT_f32, 1e13), 1, "f32 where f16 is computed");
+  is(cost_kernel_seconds(half, KERNEL_ATTENTION, DT_f32, 1e13), 2, "attention in f32 where f16 is computed");
   is(cost_flops_seconds(t, DT_f16, 1e14), 1, "f16 values");
   DeviceTraits fast = *t->device;
   Target other = *t;
@@ -147,7 +147,7 @@ static void products(void) {
   is(cost_kernel_seconds(&other, KERNEL_ATTENTION, DT_f16, 1e13), 2, "f16 values in f32: attention");
   other = *half, other.kernels.attention_half = 0.25;
   is(cost_kernel_seconds(&other, KERNEL_ATTENTION, DT_f16, 1e14), 4, "attention of f16 with a share of its own");
-  is(cost_kernel_seconds(&other, KERNEL_ATTENTION, DT_f32, 1e13), 2, "which f32 has not");
+  is(cost_kernel_seconds(&other, KERNEL_ATTENTION, DT_f32, 1e13), 2, "not of f32");
 }
 
 /* Keys that the last 64 queries, or fewer, see; 31.5 more than the mean, as blocks are computed whole. */
@@ -202,7 +202,7 @@ static void parts_of_products(void) {
   }
 }
 
-/* A row meets one matrix of a grouped operation, whatever number there is; ranks among which the matrices are cut share
+/* A row meets one matrix of a grouped operation, for any number of matrices; ranks that divide the matrices also divide
  * the rows. */
 static void grouped_work(void) {
   Diags *d = diags_new(arena);
@@ -260,7 +260,7 @@ static void measured_shares(void) {
   if (!one || !two) return;
   is(one->request, 7e-6, "a request");
   is(two->request, 10e-6, "a request to two ranks");
-  is(cost_cpu_rate(one, 1e6), 100e9, "what fits into the first cache");
+  is(cost_cpu_rate(one, 1e6), 100e9, "values that fit into the first cache");
   is(cost_cpu_rate(one, 1.1e6), 50e9, "into the second");
   is(cost_cpu_rate(one, 11e6), 20e9, "into none");
   is(cost_cpu_rate(two, 0.6e6), 25e9, "into half of the second, at half the rate");

@@ -1,11 +1,10 @@
-/* What a plan is predicted to cost is the sum of what is emitted for it: random graphs with fan-out, loops, composites,
- * windows, weights and states, random legal strategies and stages, meshes with several axes, stages and micro-batches,
- * targets of one tier and of several.  What the search counts for a stage before it knows the others is held against
- * the same predictions.  Kernels of rows, which prices know as those of the whole function, are held against what is
- * emitted on the whole.
+/* The predicted cost of a plan is the sum of its emitted costs: random graphs with fan-out, loops, composites, windows,
+ * weights and states, random legal strategies and stages, meshes with several axes, stages and micro-batches, targets
+ * of one tier and of several.  The search's estimate for a stage before it knows the others is compared with the same
+ * predictions.  Kernels of rows, which prices know as those of the whole function, are compared with the emitted ones
+ * in total.
  *
- * usage: test_planner_emitted [first seed [count]].  A failure prints its seed.
- */
+ * usage: test_planner_emitted [first seed [count]].  A failure prints its seed. */
 #include "tests/emitted.h"
 
 #include "codegen/rows/row_work.h"
@@ -17,7 +16,7 @@
 
 /* ---- the check */
 
-/* Kernels of rows, of plans that convert nothing and have one stage: these are the kernels of the whole function. */
+/* Kernels of rows, for plans that convert nothing and have one stage: these are the kernels of the whole function. */
 typedef struct Rows {
   double predicted, emitted;
 } Rows;
@@ -43,8 +42,8 @@ static bool is_made(const UnitList *units, Val v) {
   return false;
 }
 
-/* What is priced as joined is: what it joins is no result of a unit, and as many are part of a product or convolution
- * as follow one without anything apart. */
+/* Operations priced as joined are joined: they are no results of units, and products and convolutions contain as many
+ * as follow one without other operations between. */
 static void check_joins(Module *m, const Func *l2, const DeviceTraits *d, int stage, const char *what) {
   const LegalJoin *joins = legal_joins(m->arena, m, d, l2);
   const Work *needed = work_new(m, l2, stage, d, false);
@@ -71,7 +70,7 @@ static void check_joins(Module *m, const Func *l2, const DeviceTraits *d, int st
          priced, emitted);
 }
 
-/* Whether something is cut into micro-batches. */
+/* True if any value is cut into micro-batches. */
 static bool is_timed(const Module *m, const Strategy *s, size_t n) {
   bool any = false;
   for (size_t i = 0; i < n; i++)
@@ -79,7 +78,7 @@ static bool is_timed(const Module *m, const Strategy *s, size_t n) {
   return any;
 }
 
-/* Is an extent of 1 of the operation's result cut, or does a cut make one? */
+/* True if an extent of 1 of the operation's result is cut, or results from a cut. */
 static bool cuts_ones(Module *m, const Func *f, const Rule *const *rules, const LowerPlan *p, size_t i) {
   const Type *type = type_of(f, f->ops.items[i].out);
   const Layout *l = strategy_result(m, rules[i], &p->strategies[i], 0);
@@ -90,8 +89,8 @@ static bool cuts_ones(Module *m, const Func *f, const Rule *const *rules, const 
   return false;
 }
 
-/* Which operations join a product depends on its extents of 1, and on those of what is added to it.  On a rank a cut
- * may make one, or take one away where it cuts it; prices go by the model's (ir/legal_join.h). */
+/* The operations that join a product depend on extents of 1 of its result and of the added value.  On a rank a cut may
+ * make one, or remove one that it cuts; prices go by the model's (ir/legal_join.h). */
 static bool joins_by_ones(Module *m, const Func *f, const LowerPlan *p, const Target *t, Arena *arena) {
   const LegalJoin *joins = legal_joins(arena, m, t->device, f);
   const Rule *const *rules = (const Rule *const *)rules_of(m, f);
@@ -126,7 +125,7 @@ static void check_plan(Module *m, const Func *f, const LowerPlan *drawn_plan, bo
     for (int q = 0; q < m->mesh.stages; q++) check_joins(m, l2, t->device, q, what);
     lowered++;
     timed += is_timed(m, p.strategies, f->ops.n);
-  } else { /* micro-batches are never gathered: a plan that asks for it has no price */
+  } else { /* micro-batches are never gathered: a plan that needs it has no price */
     bool gap = diags->n && diags->items[0].code == DIAG_plan_conversion;
     const Rule *const *rules = (const Rule *const *)rules_of(m, f);
     if (!gap) why = diags->n ? diags->items[0].message : "not lowered";
@@ -137,7 +136,7 @@ static void check_plan(Module *m, const Func *f, const LowerPlan *drawn_plan, bo
   cost_model_free(cost);
 }
 
-/* ---- stages as the search counts them, before it knows where they end */
+/* ---- stages as the search estimates them, before their ends are known */
 
 static double sum_of(const double *x, int n) {
   double sum = 0;
@@ -145,8 +144,8 @@ static double sum_of(const double *x, int n) {
   return sum;
 }
 
-/* With whole values nothing is converted, and every stage takes what it is predicted to.  Otherwise all together take
- * no less, as a stage pays for what is converted before it is sent to it. */
+/* With whole values nothing is converted, and every stage takes its predicted time.  Otherwise all together take no
+ * less, as a stage pays for conversions before a transfer to it. */
 static void check_cuts(Module *m, const Func *f, const Strategy *drawn_strategies, const Target *t, Random *r,
                        const char *what, Arena *arena) {
   const bool *tied = tied_to_previous(f, arena);
@@ -235,7 +234,7 @@ static void predictions_are_sums_of_what_is_emitted(void) {
       (unsigned long long)first_seed + (unsigned)q.from, (unsigned long long)first_seed + (unsigned)q.to - 1, lowered,
       timed, once, refused, cuts_compared, joined, apart, rows);
   if (n >= 300) {
-    CHECKF(fabs(rows - 1) < 0.03, "kernels of rows are predicted to take %.3f times what is emitted", rows);
+    CHECKF(fabs(rows - 1) < 0.03, "kernels of rows: predicted %.3f times the emitted cost", rows);
     CHECKF(fabs(unconverted.predicted / unconverted.emitted - 1) < 0.01 && whole_apart < whole_plans / 15,
            "where nothing is converted %.3f times; %ld of %ld plans are off by more than 2 %%",
            unconverted.predicted / unconverted.emitted, whole_apart, whole_plans);
@@ -245,11 +244,11 @@ static void predictions_are_sums_of_what_is_emitted(void) {
   CHECK(lowered > 2 * refused && timed > lowered / 50 && once > lowered / 10 && cuts_compared > lowered / 2);
   for (int i = 0; i < 3 && n >= 300; i++) CHECKF(emitted_all_to_alls[i] > 0, "no all-to-all of form %d", i);
   CHECK(n < 300 || emitted_reduced > 0);
-  for (size_t i = 0; i < sizeof kinds / sizeof *kinds && n >= 300; i++) /* a rare one may be missing among fewer */
+  for (size_t i = 0; i < sizeof kinds / sizeof *kinds && n >= 300; i++) /* among fewer a rare one may be missing */
     CHECKF(drawn[kinds[i]] > 0, "%s was never emitted", op_name(kinds[i]));
 }
 
-/* Of a step on one GPU nothing is converted, and most kernels of its update share a launch. */
+/* In a step on one GPU nothing is converted, and most kernels of its update share a launch. */
 static void a_step_pays_once_for_a_bundle(void) {
   static const char net[] =
       "import nn\n"
@@ -277,11 +276,11 @@ static void a_step_pays_once_for_a_bundle(void) {
                        .cost = cost_move,
                        .cost_context = cost};
   Rows before = rows_so_far();
-  emitted_differs(m, f, &p, t, lower_spmd(m, f, &p, "rank", diags), arena); /* but for states that start as weights */
+  emitted_differs(m, f, &p, t, lower_spmd(m, f, &p, "rank", diags), arena); /* except states that start as weights */
   cost_model_free(cost);
   double predicted = predicted_rows_seconds - before.predicted, emitted = emitted_rows_seconds - before.emitted;
-  /* The loss is divided in a phase of its own, so that prices count a launch more, of 17. */
-  CHECKF(fabs(predicted / emitted - 1) < 0.07, "predicted %.3f times what is emitted", predicted / emitted);
+  /* The loss is divided in a phase of its own, so that prices count one launch more, of 17. */
+  CHECKF(fabs(predicted / emitted - 1) < 0.07, "predicted %.3f times the emitted cost", predicted / emitted);
   module_free(m);
   arena_free(arena);
 }

@@ -1,12 +1,11 @@
-/* What fits on a rank: weights as the compute type keeps them, less than the memory by the reserve; sizes beyond any
- * price. */
+/* Memory limits of a rank: weights in the compute type, the memory without the reserve; sizes beyond any price. */
 #include "frontend/topo/target.h"
 #include "passes/pipeline.h"
 #include "tests/planner_case.h"
 #include "tests/planner_models.h"
 #include "tests/train_step.h"
 
-/* plan_of, computing in another type. */
+/* plan_of with another compute type. */
 static Case plan_in(const char *text, const char *target, ComputeType type, PlanOptions o) {
   Case c = {.a = arena_new()};
   c.d = diags_new(c.a);
@@ -19,7 +18,7 @@ static Case plan_in(const char *text, const char *target, ComputeType type, Plan
   return c;
 }
 
-/* Two bytes a weight: what four ranks can keep of them is not judged as if they had four. */
+/* Two bytes per weight: the limit of four ranks is not judged as if weights had four bytes. */
 static void compute_type(void) {
   Arena *a = arena_new();
   const char *text = mlp_text(a, 4, 1024, 4096);
@@ -43,7 +42,8 @@ static const char *mlp_of_batch(Arena *a, const char *batch) {
                       batch);
 }
 
-/* A size whose bytes cannot be counted is refused by name, whether a plan is searched or read; one below is priced. */
+/* A size whose bytes cannot be counted is refused by name, in a search and in a plan file; the next smaller one is
+   priced. */
 static void huge_sizes(void) {
   static const char *const huge[] = {"9223372036854775807", "9223372036854775806", "4611686018427387904",
                                      "288230376151711744"};
@@ -64,7 +64,7 @@ static void huge_sizes(void) {
   arena_free(a);
 }
 
-/* A device's reserve is no memory of the program's, and the message says what is missing and what is large. */
+/* A device's reserve is not available to the program, and the message names the deficit and the large values. */
 static void reserve_and_deficit(void) {
   Arena *a = arena_new();
   Diags *d = diags_new(a);
@@ -103,8 +103,8 @@ static void reserve_and_deficit(void) {
   arena_free(a);
 }
 
-/* What can be made again, from nothing to whole layers: as much memory as one of these counts is enough for it, or for
- * a faster one.  The last takes no less than the one before it. */
+/* Recomputation, from none to whole layers: as much memory as one policy takes is enough for it, or for a faster one.
+ * The last takes no less than the one before it. */
 static void every_rung(void) {
   static const Recompute rungs[] = {{RECOMPUTE_none, 0},        {RECOMPUTE_layers, 1},      {RECOMPUTE_layers, 3},
                                     {RECOMPUTE_selective, 0},   {RECOMPUTE_full_layers, 1}, {RECOMPUTE_full_layers, 2},

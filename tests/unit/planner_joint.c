@@ -1,4 +1,4 @@
-/* Entries that are planned together: against all choices of two small ones, and where stages begin. */
+/* Entries that are planned together: compared with all choices of two small ones, and the begins of stages. */
 #include <math.h>
 
 #include "ir/joint.h"
@@ -9,7 +9,7 @@
 #include "tests/loop_models.h"
 #include "tests/planner_case.h"
 
-/* Many rows are written to a state, and one row looks at them: the first wants rows to be cut, the other weights. */
+/* Many rows are written to a state, and one row reads it: the first should be cut by rows, the other by weights. */
 static const char rows[] =
     "apc.ir 1\nparam \"w\" : f32[2048, 2048] = normal 1 seed 3\nparam \"v\" : f32[2048, 2048] = normal 1 seed 4\n"
     "state \"s\" : f32[1024, 2048] = 0\n"
@@ -40,7 +40,7 @@ static Joined joined(const char *text, const char *target, const double times[2]
   return j;
 }
 
-/* ---- all choices: of each entry the least for each way to keep weights and state */
+/* ---- all choices: for each entry the least time for each layout of weights and state */
 
 enum { KINDS = 3, MOST = 8, KEPT = MOST * MOST * MOST };
 
@@ -54,7 +54,7 @@ typedef struct Choosing {
   Strategy chosen[16];
   const Layout *kept[KINDS]; /* of w, v and s, by the choices so far */
   const Layout *(*known)[MOST];
-  double *least; /* by way to keep them */
+  double *least; /* by layout of weights and state */
 } Choosing;
 
 static int kind_of(const Op *op) {
@@ -81,7 +81,7 @@ static void choose_from(Choosing *x, size_t i) {
   }
   const Op *op = &x->f->ops.items[i];
   for (int s = 0; s < x->n[i]; s++) {
-    if (!cost_parts_filled(x->cost, x->rules[i], &x->all[i][s], 0)) continue; /* no rank has nothing to do */
+    if (!cost_parts_filled(x->cost, x->rules[i], &x->all[i][s], 0)) continue; /* no rank is idle */
     x->chosen[i] = x->all[i][s];
     int kind = kind_of(op);
     const Layout *l =
@@ -101,7 +101,7 @@ static double *least_of(const Joined *j, int entry, const Layout *known[KINDS][M
   return x.least;
 }
 
-/* By way to keep weights and state what each entry takes at least, on one axis of two ranks. */
+/* By layout of weights and state the least time of each entry, on one axis of two ranks. */
 typedef struct Leasts {
   double *entries[2];
 } Leasts;
@@ -120,7 +120,7 @@ static Leasts leasts_of(const Joined *j) {
 enum { WEIGHTS = 6 };
 static const double calls[WEIGHTS][2] = {{1, 0}, {1, 1}, {1, 10}, {1, 30}, {1, 1000}, {0, 1}};
 
-/* Planned with those weights; times[] gets what each entry takes. */
+/* Plans with those weights; times[] gets the time of each entry. */
 static void check_best(Joined *j, const Leasts *x, int i, double times[2]) {
   j->joint = joint_func(j->c.m, 2, j->entries, calls[i]);
   const JointEntry *entries = j->joint->joint->entries;
@@ -147,7 +147,8 @@ static void the_best_of_all_choices_is_found(void) {
   Joined j = joined(rows, "dgx-a100x2", calls[0]);
   const Leasts x = leasts_of(&j);
   for (int i = 0; i < WEIGHTS; i++) check_best(&j, &x, i, times[i]);
-  /* The more often it is called, the less it takes; what the plans of the ends take is not enough in between. */
+  /* The more often an entry is called, the less time it takes; the plans of the two extremes are not enough in
+     between. */
   for (int i = 1; i + 1 < WEIGHTS; i++) {
     CHECK(times[i][1] <= times[i - 1][1] * (1 + 1e-9) && times[i][0] >= times[i - 1][0] * (1 - 1e-9));
     CHECK(sum_of(i, times[i]) <= sum_of(i, times[0]) * (1 + 1e-6));
@@ -157,7 +158,7 @@ static void the_best_of_all_choices_is_found(void) {
   done(&j.c);
 }
 
-/* One entry alone is planned as if it were all. */
+/* With weight on one entry only, the plan is that of the entry alone. */
 static void ends_are_the_plans_of_each_alone(void) {
   for (int e = 0; e < 2; e++) {
     const double one[2] = {e == 0, e == 1};
@@ -169,7 +170,7 @@ static void ends_are_the_plans_of_each_alone(void) {
   }
 }
 
-/* Twins stand together, operations keep their order, and weights count how often they are read. */
+/* Twins are adjacent, operations keep their order, and weights count how often they are read. */
 static void entries_are_merged_by_name(void) {
   Joined j = joined(rows, "dgx-a100x2", (const double[2]){1, 4});
   const Joint *joint = j.joint->joint;
@@ -183,11 +184,11 @@ static void entries_are_merged_by_name(void) {
       CHECK(strcmp(joint_own_name(j.joint, at), j.entries[e]->ops.items[i].name) == 0);
     }
   CHECK(op_index(j.joint, "decode/w") == op_index(j.joint, "prefill/w") + 1);
-  CHECK(op_index(j.joint, "decode/a") < op_index(j.joint, "prefill/y")); /* which only one has: behind what is before */
+  CHECK(op_index(j.joint, "decode/a") < op_index(j.joint, "prefill/y")); /* in one entry only: after its predecessors */
   done(&j.c);
 }
 
-/* What both use is on one stage, in one layout. */
+/* Values that both use are on one stage, in one layout. */
 static void stages_keep_what_entries_share(void) {
   Joined j = joined(rows, "dgx-a100x2", (const double[2]){1, 1});
   Plan *p = plan_search(j.c.m, j.joint, j.c.t, &(PlanOptions){.degree[DEGREE_pp] = 2}, j.c.d);
@@ -223,7 +224,7 @@ static void what_entries_share_counts_once(void) {
   arena_free(a);
 }
 
-/* Loops are merged whole; what each entry gets of the plan computes it. */
+/* Loops are merged whole; each entry's part of the plan computes it. */
 static void loops_stay_together(const LoopModel *model) {
   Arena *a = arena_new();
   const char *body = strchr(model->text, '{');

@@ -1,5 +1,5 @@
-/* Loops in plans: rounds multiply costs, a carry and its leave have one layout, a loop lies in one stage, and what is
- * lowered computes the model with the communication that was predicted. */
+/* Loops in plans: rounds multiply costs, a carry and its leave have one layout, a loop is in one stage, and the lowered
+ * program computes the model with the predicted communication. */
 #include <math.h>
 
 #include "ir/loops.h"
@@ -10,7 +10,7 @@
 #include "tests/guard.h"
 #include "tests/planner_case.h"
 
-/* LSTMs over seq x batch x d, each a loop that hands on its hidden states. */
+/* LSTMs over seq x batch x d, each a loop that passes on its hidden states. */
 static void lstm_layer(Text *head, Text *body, int layer, const char *x, int d) {
   const char *const gates = "ifog";
   text_printf(
@@ -158,7 +158,7 @@ static void carries_and_leaves_agree(void) {
 
 /* ---- rounds */
 
-/* As many layers as are equal are one for the search. */
+/* Any number of equal layers is one for the search. */
 static void layers_are_alike(void) {
   Arena *a = arena_new();
   Case few = plan_of(lstm_text(a, 6, 64, 32, 512), "cpux8", (PlanOptions){0}),
@@ -232,8 +232,9 @@ static void rounds_are_what_is_known(void) {
   }
 }
 
-/* What ranks need no word about: exact, from what all have; a carry only when its next value is as well.  A library may
- * add the terms of a dot in an order of its own on each rank; a grouped_dot adds them in the order of k. */
+/* Values on which ranks agree without communication: exact ones, from values that all have; a carry only if its next
+ * value is, too.  A library may add the terms of a dot in a different order on each rank; a grouped_dot adds them in
+ * the order of k. */
 static void agreed_rounds(void) {
   static const char *const text =
       "apc.ir 1\nparam \"p\" : i64[4] = zeros\nstate \"s\" : i64[] = 0\nfunc @main level 1 { %i = input {name=\"i\"} : "
@@ -282,12 +283,12 @@ static double activations(const char *body) {
 }
 
 static void memory_of_loops(void) {
-  /* Rows collected in a carry are written in place, and its initial value gives its memory away. */
+  /* Rows collected in a carry are written in place, and its initial value gives up its memory. */
   CHECK(activations("%z = const {value=0} : f32[1000, 100] %t = loop %n : i64[] %y = carry %z : f32[1000, 100] %r = "
                     "reshape %x : f32[1, 100] "
                     "%u = update %y, %r, %t {axis=0, start=0} : f32[1000, 100] repeat \"e\" %t %l = leave %y, %u : "
                     "f32[1000, 100] output \"l\" %l") == 1);
-  /* Unless somebody reads the carry, or the initial value, later.  What one kernel adds and sums takes no memory. */
+  /* Unless the carry, or the initial value, is read later.  Values that one kernel adds and sums take no memory. */
   CHECK(activations("%z = const {value=0} : f32[1000, 100] %t = loop %n : i64[] %y = carry %z : f32[1000, 100] %r = "
                     "reshape %x : f32[1, 100] "
                     "%u = update %y, %r, %t {axis=0, start=0} : f32[1000, 100] %s = reduce %y {op=sum, axes=[0]} : "
@@ -299,18 +300,18 @@ static void memory_of_loops(void) {
                     "%u = update %y, %r, %t {axis=0, start=0} : f32[1000, 100] repeat \"e\" %t %l = leave %y, %u : "
                     "f32[1000, 100] %m = add %l, %z : f32[1000, 100] "
                     "%s = reduce %m {op=sum, axes=[0]} : f32[100] output \"s\" %s") == 2);
-  /* What is read at the beginning of a body is still there at its end. */
+  /* A value read at the beginning of a body is still there at its end. */
   CHECK(activations("%r = broadcast %x {dims=[1]} : f32[1000, 100] %z = exp %r : f32[1000, 100] %t = loop %n : i64[] "
                     "%y = carry %x : f32[100] %s = reduce %z {op=sum, axes=[0]} : f32[100] "
                     "%b = broadcast %s {dims=[1]} : f32[1000, 100] %h = exp %b : f32[1000, 100] "
                     "%g = reduce %h {op=max, axes=[0]} : f32[100] repeat "
                     "\"e\" %t %l = leave %y, %g : f32[100] output \"l\" %l") == 1);
-  /* What is spread, or looked at in other dimensions, takes no memory unless something else than a kernel reads it. */
+  /* A value that is broadcast, or viewed in other dimensions, takes no memory unless it is read outside kernels. */
   CHECK(activations("%r = broadcast %x {dims=[1]} : f32[1000, 100] %z = exp %r : f32[1000, 100] "
                     "%v = reshape %z : f32[100000] %d = dot %v, %v {spec=\"k,k->\"} : f32[] output \"d\" %d") == 1);
   CHECK(activations("%r = broadcast %x {dims=[1]} : f32[1000, 100] %d = dot %r, %r {spec=\"mk,mk->\"} : f32[] "
                     "output \"d\" %d") == 1);
-  /* Elementwise operations are one kernel: what one hands to another stays in it, if nobody else reads it. */
+  /* Elementwise operations are one kernel: values between them stay in it if they have no other readers. */
   CHECK(activations("%r = broadcast %x {dims=[1]} : f32[1000, 100] %a = exp %r : f32[1000, 100] "
                     "%b = tanh %a : f32[1000, 100] %c = neg %b : f32[1000, 100] "
                     "%d = dot %c, %c {spec=\"mk,mk->\"} : f32[] output \"d\" %d") == 1);
@@ -326,7 +327,7 @@ static Label label_of(const Func *f, const Rule *const *rules, const OpLabels *l
   return labels[i].factors[rules[i]->results[0].dims[dim].f[0]];
 }
 
-/* Bound dimensions have no name: what a loop reads row by row is the sequence, the next dimension the batch. */
+/* Bound dimensions have no name: a dimension that a loop reads row by row is the sequence, the next one the batch. */
 static void scanned_labels(void) {
   static const char *const text =
       "apc.ir 1\nparam \"r\" : f32[6, 6] = zeros\nfunc @main level 1 { %x = input {name=\"x\"} : f32[5, 4, 6] %v = "
@@ -392,7 +393,7 @@ static void a_loop_lies_in_one_stage(void) {
   arena_free(a);
 }
 
-/* Nothing can be cut off the one loop there is. */
+/* The only loop cannot be split. */
 static void one_loop_is_one_stage(void) {
   Arena *a = arena_new();
   static const char *const text =
@@ -475,8 +476,8 @@ static void refused_plans(void) {
 
 /* ---- other entries */
 
-/* A loop that begins in stage 0 and one of whose operations is in stage 1 of the planned entry goes to stage 1 as a
- * whole; a leave is cut as its carry is, whatever its own twin has. */
+/* A loop that begins in stage 0 and has an operation in stage 1 of the planned entry goes to stage 1 as a whole; a
+ * leave is cut like its carry, even if its own twin is not. */
 static void entries_keep_loops_together(void) {
   Arena *a = arena_new();
   Case c = plan_of(lstm_text(a, 2, 16, 24, 96), "cpux4",

@@ -1,8 +1,7 @@
-/* tests/unit/planner_memory.c - training steps that do not fit as they are: less and less memory, and what the planner
- * does about it.  It takes micro-batches without stages, recomputation or more parts of weights; what is forced to a
- * number of micro-batches, to degrees, to a policy, is not faster than the bound that it tells, and no number of
- * micro-batches that it tries is faster than its plan.
- */
+/* tests/unit/planner_memory.c - training steps that do not fit: less and less memory, and the planner's reaction.  It
+ * uses micro-batches without stages, recomputation or more parts of weights; a plan with a forced number of
+ * micro-batches, degrees or policy is not faster than the bound that it reports, and no number of micro-batches that it
+ * tries is faster than its plan. */
 #include "frontend/topo/target.h"
 #include "passes/plan/plan.h"
 #include "tests/test.h"
@@ -33,7 +32,7 @@ static const Plan *plan_with(Module *m, const Target *t, PlanOptions o) {
   return plan_search(m, module_func(m, "main"), t, &o, d);
 }
 
-/* Nothing that is forced is faster than the bound of what is not. */
+/* No forced plan is faster than the bound of the free one. */
 static const Plan *forced(Module *m, const Target *t, const Plan *free, PlanOptions o, const char *what) {
   const Plan *p = plan_with(m, t, o);
   if (!p) return NULL;

@@ -1,7 +1,7 @@
-/* What the planner loses by giving data gradients the strategies of the forward pass (D57 of docs/decisions.md): random
- * small nets are planned so, and again with every operation of the backward pass free.  The second search knows nothing
- * of mirrors; that it is exact is held against brute force elsewhere (tests/oracle/brute.c), and where its bound is
- * open the bound counts, so losses are never shown smaller than they are. */
+/* The planner's loss from giving data gradients the strategies of the forward pass (D57 of docs/decisions.md): random
+ * small nets are planned so, and again with every operation of the backward pass free.  The second search has no
+ * mirrors; its exactness is tested with brute force elsewhere (tests/oracle/brute.c), and if its bound is open the
+ * bound counts, so losses are never underestimated. */
 #include <stdlib.h>
 
 #include "base/random.h"
@@ -64,7 +64,7 @@ static const Plan *plan_step(Module *m, const Target *t, Diags *d) {
   return p;
 }
 
-/* Nothing of the backward pass follows anything any more; the update of a weight still follows the weight. */
+/* No operation of the backward pass follows another any more; the update of a weight still follows the weight. */
 static void set_free(Module *m) {
   Func *f = module_func(m, "main");
   for (size_t i = 0; i < f->ops.n; i++)

@@ -1,5 +1,5 @@
-/* Plans as people name them: those in which equal layers make one choice (passes/search/shape.c), and what they are
- * estimated to take (passes/search/estimate.c). */
+/* Usual plans: those in which equal layers make one choice (passes/search/shape.c), and their estimated times
+ * (passes/search/estimate.c). */
 #include <math.h>
 
 #include "ir/schedule.h"
@@ -28,8 +28,8 @@ static double solve_with(Search *s, const Candidate *c, const Shape *shape, Stra
   return r.time;
 }
 
-/* The small graph says of its plan what the whole one says of the best, which is as good here; and it is as small for
- * many layers as for few. */
+/* The small graph gives for its plan the cost that the whole one gives for the best, which is as good here; and it is
+ * as small for many layers as for few. */
 static void layers_alike(void) {
   static const Candidate meshes[] = {
       {.stages = 1, .least = 1, .micro = 1, .naxes = 2, .sizes = {2, 4}, .degree = {DEGREE_dp, DEGREE_tp}},
@@ -73,7 +73,7 @@ static const char deep[] =
     "  }\n"
     "  output y = linear(x, 128) as \"last\"\n}\n";
 
-/* What a candidate takes by one of the usual schedules. */
+/* The price of a candidate with one of the usual schedules. */
 static PlanPrice price_by(Search *s, Candidate c, ScheduleKind kind) {
   double ignored;
   s->any_schedule = false;
@@ -85,8 +85,8 @@ static PlanPrice price_by(Search *s, Candidate c, ScheduleKind kind) {
   return price;
 }
 
-/* Estimates of pipelines are within 8 % of prices, with everything kept, and with less memory where gradients of
- * weights come at once: how much is kept for later ones is only guessed. */
+/* Estimates of pipelines are within 8 % of prices if everything is kept, and also with less memory if gradients of
+ * weights are computed at once: the memory kept for later ones is only guessed. */
 static void estimates_near_prices(void) {
   static const Candidate meshes[] = {
       {.stages = 4, .least = 8, .micro = 8, .naxes = 1, .sizes = {4}, .degree = {DEGREE_dp}},
@@ -105,7 +105,7 @@ static void estimates_near_prices(void) {
       Candidate c = meshes[k];
       c.no_gaps = true;
       s.layers_alike = true;
-      /* Of several, what is slower than the best by much is not estimated. */
+      /* Of several, those much slower than the best are not estimated. */
       const Estimates x = search_estimate(search_estimating(&s, a), &c);
       for (int i = 0; i < USUAL_SCHEDULES; i++) {
         ScheduleKind kind = search_usual_schedules[i];
@@ -113,7 +113,7 @@ static void estimates_near_prices(void) {
         const PlanPrice price = price_by(&s, c, kind);
         CHECKF(price.possible, "mesh %zu, schedule %d: no plan", k, i);
         double part = x.by[i].seconds / price.time.total;
-        CHECKF(part > 0.92 && part < 1.08, "mesh %zu, schedule %d, %d made again: estimate %g, price %g", k, i,
+        CHECKF(part > 0.92 && part < 1.08, "mesh %zu, schedule %d, recompute %d: estimate %g, price %g", k, i,
                x.by[i].again, x.by[i].seconds, price.time.total);
         compared++, again += x.by[i].again > 0;
       }

@@ -1,6 +1,6 @@
-/* solver/partition.c against all partitions, tried one by one: random times that add up to nothing in
- * particular, as those of stages do, of parts that are alike or of several kinds, runs that do not exist, that are too
- * large, or that are too slow to be known. */
+/* solver/partition.c compared with all partitions, tried one by one: random, non-additive times, as those of stages
+ * are, for parts that are alike or of several kinds, and runs that do not exist, are too large, or are too slow to be
+ * known. */
 #include "solver/partition.h"
 
 #include <math.h>
@@ -28,7 +28,7 @@ static int run_at(const Partition *p, int part, int from, int to) {
   return ((p->kind ? p->kind[part] : 0) * p->n + from) * p->n + to;
 }
 
-/* What the rest of a partition, from part number `part` on, makes of what there is; with no more limit than the
+/* The best result of a partition from part number `part` on, given the parts before; without limits except the
  * memory's. */
 static double best_from(const Partition *p, int from, int part, int parts, double sum, double slowest) {
   double best = INFINITY;
@@ -60,7 +60,7 @@ static void draw(Random *r, Case *c) {
                      .most = INFINITY,
                      .repeat = 1 + below(r, below(r, 2) ? 3 : 20),
                      .memory_limit = below(r, 2) ? INFINITY : 20.0 + below(r, 40)};
-  int n = c->p.n, holes = below(r, 4), any = below(r, 3); /* any: times have nothing to do with each other */
+  int n = c->p.n, holes = below(r, 4), any = below(r, 3); /* any: times are unrelated */
   double each[MOST_POSITIONS];
   for (int i = 0; i < n; i++) each[i] = 1 + below(r, 8);
   c->p.nkinds = 1 + below(r, MOST_KINDS);
@@ -75,7 +75,7 @@ static void draw(Random *r, Case *c) {
   }
 }
 
-/* The least that the runs of some partition take together. */
+/* The least total of the runs of some partition. */
 static double least_of(const Partition *p) {
   double least = INFINITY;
   Partition alone = *p;
@@ -101,7 +101,7 @@ static void compare(Random *r) {
   if (found) CHECK(cuts[0] == 0);
   impossible += !found;
 
-  /* What takes long is not known: no better partition may be denied. */
+  /* Times of slow runs are unknown: no better partition may be denied. */
   known = c;
   known.p.time = known.time, known.p.bytes = known.bytes;
   if (known.p.kind) known.p.kind = known.kind;

@@ -93,7 +93,7 @@ static void round_trip(void) {
         CHECK(q->mesh.naxes == p->mesh.naxes && q->mesh.stages == p->mesh.stages);
       }
     }
-    CHECK(x.m->mesh.naxes == 0 && x.m->mesh.stages == 1); /* nobody leaves a mesh behind */
+    CHECK(x.m->mesh.naxes == 0 && x.m->mesh.stages == 1); /* no mesh is left */
     CHECK(y.m->mesh.naxes == 0 && y.m->mesh.stages == 1);
     close_model(&y);
     close_model(&x);
@@ -131,7 +131,7 @@ static Loose loose_plan(Module *m, Arena *a, Diags *d) {
   return x;
 }
 
-/* The n-th legal strategy, counted round. */
+/* The n-th legal strategy, modulo their number. */
 static Strategy pick(Loose *x, size_t op, uint64_t n) {
   const Strategy *all;
   int count = strategy_enumerate(x->m->arena, x->m, rule_of(x->m, x->f, &x->f->ops.items[op]), false, &all);
@@ -145,7 +145,7 @@ static const char *print_loose(Loose *x, const Strategy *strategies) {
   return text_str(&t);
 }
 
-/* Strategies that depend on the operation's group alone: every layer has the same. */
+/* Strategies that depend only on the operation's group: every layer has the same. */
 static int uniform_lines(int layers, uint64_t seed) {
   Arena *a = arena_new();
   Diags *d = diags_new(a);
@@ -174,7 +174,7 @@ static void length_is_constant_in_depth(void) {
   }
 }
 
-/* What the planner chooses for 4 and 8 layers: the ends may differ from the middle. */
+/* The planner's choice for 4 and 8 layers: the ends may differ from the middle. */
 static void layers_share_lines(void) {
   Arena *a = arena_new();
   int lines[2] = {0};
@@ -207,7 +207,7 @@ static const char *counted_text(Arena *a) {
   return text_str(&t);
 }
 
-/* Any strategies come back, whether layers agree, differ in one operation, or have nothing in common. */
+/* Any strategies are read back, whether layers agree, differ in one operation, or have nothing in common. */
 static void random_plans(void) {
   for (uint64_t seed = 0; seed < 90; seed++) {
     Arena *a = arena_new();
@@ -261,7 +261,7 @@ static void edited(void) {
   close_model(&x);
 }
 
-/* A plan for another graph is used where it fits; when most of it does not, it is refused. */
+/* A plan for another graph is used where it fits; if most of it does not, it is refused. */
 static void of_another_graph(void) {
   Model x = open_model("cpux2");
   Plan *p = plan_search(x.m, x.f, x.t, &(PlanOptions){.degree[DEGREE_tp] = 2}, x.d);
@@ -337,7 +337,7 @@ static void malformed(void) {
     CHECKF(g->code == cases[i].code && g->loc.line == line && (g->loc.col == cases[i].col || !cases[i].col),
            "case %zu: %s %d:%d %s", i, diag_code_name(g->code), g->loc.line, g->loc.col, g->message);
   }
-  /* Cut off anywhere, it is either an error or a plan, never a crash. */
+  /* Truncated anywhere, it is either an error or a plan, never a crash. */
   for (size_t n = strlen(text), i = 0; i < n; i += 7) {
     Diags *d = diags_new(x.a);
     const char *cut = arena_strndup(x.a, text, i);

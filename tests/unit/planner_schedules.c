@@ -1,8 +1,7 @@
-/* tests/unit/planner_schedules.c - which schedule a plan of a training step gets when none is given.
+/* tests/unit/planner_schedules.c - the schedule of a training step's plan if none is given.
  *
- * What is forced to a schedule is not faster than the plan of the same degrees, nor than the bound that is told for it:
- * that of plans with 1f1b, or, for schedules that may leave no gaps, the one that counts none.
- */
+ * A plan with a forced schedule is not faster than the free plan of the same degrees, nor than the reported bound: that
+ * of plans with 1f1b, or, for schedules that may leave no gaps, the one without gaps. */
 #include <math.h>
 
 #include "frontend/topo/target.h"
@@ -22,7 +21,7 @@ static const char attends[] =
     "    x = x + (linear(gelu(linear(layer_norm(x) as \"m{i}\", 256) as \"u{i}\"), 64) as \"d{i}\")\n"
     "  }\n"
     "  output y = linear(x, 32) as \"last\"\n}\n";
-/* Too few places to cut at for two stages on each of two. */
+/* Too few places to cut for two stages on each of two. */
 static const char shallow[] =
     "import nn\nentry main(x: f32[256, 128]) {\n"
     "  output y = linear(relu(linear(x, 512) as \"a\"), 64) as \"b\"\n}\n";
@@ -36,7 +35,7 @@ static const Plan *plan_with(Module *m, const Target *t, PlanOptions o) {
   return plan_search(m, module_func(m, "main"), t, &o, diags_new(m->arena));
 }
 
-/* By a schedule, NULL: apc's choice. */
+/* With a schedule; NULL for apc's choice. */
 static const Plan *plan_by(Module *m, const Target *t, PlanOptions o, const char *schedule) {
   PipelineSchedule s;
   if (!schedule) return plan_with(m, t, o);

@@ -1,4 +1,4 @@
-/* Labels, forced degrees, what the search chooses for an MLP and a GPT. */
+/* Labels, forced degrees, the search's choices for an MLP and a GPT. */
 #include <math.h>
 
 #include "frontend/topo/target.h"
@@ -64,8 +64,7 @@ static void labels(void) {
   arena_free(a);
 }
 
-/* A weight says that its first dimension runs over experts, which reaches the slots of all experts joined in one
- * dimension. */
+/* A weight's first dimension runs over experts, which labels the slots of all experts joined in one dimension. */
 static void expert_labels(void) {
   static const char *const text =
       "apc.ir 1\nsymbol batch min 1\nparam \"w\" : f32[4, 6, 5] = zeros\nfunc @main level 1 {\n"
@@ -222,7 +221,7 @@ static void pipeline(void) {
   arena_free(a);
 }
 
-/* Weights that do not fit are kept in shards; what cannot fit at all is refused. */
+/* Weights that do not fit are kept in shards; models that cannot fit at all are refused. */
 static void memory_limit(void) {
   Arena *a = arena_new();
   const char *text = mlp_text(a, 2, 512, 2048);
@@ -249,7 +248,7 @@ static void memory_limit(void) {
   arena_free(a);
 }
 
-/* The stages' shares of the memory are uneven: what fits all of them together need not fit each. */
+/* The stages' shares of the memory are uneven: a plan that fits in total need not fit each stage. */
 static void pipeline_memory(void) {
   Arena *a = arena_new();
   GptShape g = small;
@@ -309,7 +308,7 @@ static const char rows_text[] =
     "  %t = tanh %d : f32[batch*seq, 256]\n  %e = dot %t, %w {spec=\"mk,kn->mn\"} : f32[batch*seq, 256]\n"
     "  %y = reshape %e : f32[batch, seq, 256]\n  output \"y\" %y\n}\n";
 
-/* Who stands in the way of micro-batches and degrees is said, with what helps; pass rows takes it out of the way. */
+/* Operations that prevent micro-batches and degrees are reported, with advice; pass rows removes them. */
 static void joined_rows(void) {
   const PlanOptions forced[] = {{.degree[DEGREE_pp] = 2, .micro_batches = 2}, {.degree[DEGREE_cp] = 2}};
   static const char *const says[] = {"dot \"d\" needs all of reshape \"r\" at once",
@@ -328,11 +327,11 @@ static void joined_rows(void) {
   CHECK(c.p && c.p->micro_batches == 1 && c.p->one_batch && strstr(c.p->one_batch, says[0]));
   done(&c);
   Case one = plan_of(rows_text, "cpux2", (PlanOptions){.degree[DEGREE_pp] = 2, .micro_batches = 1});
-  CHECK(one.p && !one.p->one_batch); /* it was asked for */
+  CHECK(one.p && !one.p->one_batch); /* it was forced */
   done(&one);
 }
 
-/* Equal layers cost nothing: what is computed hardly depends on how many there are. */
+/* Equal layers cost nothing: the work hardly depends on their number. */
 static void depth(void) {
   static const struct {
     const char *target;
@@ -351,7 +350,7 @@ static void depth(void) {
       if (c.p) work[k] = c.p->search_work, seconds[k] = c.p->price.time.total;
       done(&c);
     }
-    /* Tables are the same; entries that are looked at one by one are of runs of layers of every length. */
+    /* Tables are the same; entries that are examined one by one belong to runs of layers of every length. */
     CHECKF(work[0] > 0 && work[1] < 2.2 * work[0], "case %zu: %g sums for 12 layers, %g for 48", i, work[0], work[1]);
     CHECKF(seconds[1] > 3 * seconds[0] && seconds[1] < 4.2 * seconds[0], "case %zu: %g s for 12 layers, %g s for 48", i,
            seconds[0], seconds[1]);
@@ -390,7 +389,7 @@ static const char *masked_text(Arena *a, int layers) {
   return text_str(&t);
 }
 
-/* What all layers use ties them together no more than what each has of its own. */
+/* A value that all layers use ties them together no more than each layer's own values. */
 static void shared_by_layers(void) {
   Arena *a = arena_new();
   for (int ranks = 2; ranks <= 4; ranks += 2) {
@@ -400,7 +399,7 @@ static void shared_by_layers(void) {
       CHECK(c.p != NULL);
       if (c.p) {
         const SearchReport *r = &c.p->report;
-        work[k] = r->most_work; /* of one graph: how many are looked at depends on more */
+        work[k] = r->most_work; /* of one graph: the number of graphs depends on more */
         CHECKF(c.p->gap == 0 && r->width <= 6 && r->many == 3, "%d ranks: gap %g, width %d, %d values with many users",
                ranks, c.p->gap, r->width, r->many);
         CHECKF(r->nfans == 3 && (ranks > 2 || r->fans[0].sets > 0) && r->njoins == SEARCH_JOINS &&
@@ -409,7 +408,7 @@ static void shared_by_layers(void) {
       }
       done(&c);
     }
-    CHECKF(work[0] > 0 && work[1] < 2.2 * fmax(work[0], 2e4), /* below, what was pruned decides */
+    CHECKF(work[0] > 0 && work[1] < 2.2 * fmax(work[0], 2e4), /* below, pruning decides */
            "%d ranks: %g sums for 8 layers, %g for 24", ranks, work[0], work[1]);
   }
   arena_free(a);
@@ -420,7 +419,8 @@ static void add_weight(Text *head, Text *body, const char *name, int layer, cons
   text_printf(body, "  %%%s%d = param {name=\"%s%d\"} : %s\n", name, layer, name, layer, type);
 }
 
-/* An encoder whose layers end in a norm, with queries, keys and values apart: what a norm makes has four users. */
+/* An encoder whose layers end in a norm, with separate queries, keys and values: the result of a norm has four
+   users. */
 static const char *encoder_text(Arena *a, int layers) {
   Text head = {.arena = a}, t = {.arena = a};
   text_add(&head,
@@ -475,8 +475,8 @@ static void large_fan_outs(void) {
   arena_free(a);
 }
 
-/* Over slow links a pipeline wants far more micro-batches than 8, and none of their numbers beats the bound; nor does
- * it where the batch is not a multiple. */
+/* Over slow links a pipeline needs far more micro-batches than 8, and none of their numbers beats the bound, also if
+ * the batch is not a multiple. */
 static void micro_batches(void) {
   static const char *const links =
       "gpu g { memory 170 MB at 1 TB/s; launch 2 us; peak f32 1 TFLOPS; }\n"
@@ -507,8 +507,8 @@ static void micro_batches(void) {
   arena_free(a);
 }
 
-/* What does not depend on the batch is in the body that runs for every micro-batch, so it counts as often, in graph and
- * price alike. */
+/* Values that do not depend on the batch are in the body that runs for every micro-batch, so they count as often, in
+ * graph and price alike. */
 static void in_every_micro_batch(void) {
   static const char text[] =
       "apc.ir 1\nsymbol batch hint 8\nparam \"w\" : f32[512, 512] = normal 1 seed 3\n"
@@ -530,7 +530,7 @@ static void in_every_micro_batch(void) {
     }
 }
 
-/* An alternative costs what a search forced to its degrees finds; axes that nothing can split are refused. */
+/* An alternative costs as much as a search forced to its degrees finds; axes that cannot split anything are refused. */
 static void shown_is_forced(void) {
   Arena *a = arena_new();
   const char *text = gpt_text(a, &small);
@@ -559,14 +559,13 @@ static void shown_is_forced(void) {
   CHECK(plain.p && plain.p->micro_batches == 4);
   done(&plain);
   Case forced = plan_of(text, "cpux4", (PlanOptions){.micro_batches = 1, .alternatives = true});
-  CHECK(forced.p && forced.p->nalternatives > 0); /* of what was solved without force */
+  CHECK(forced.p && forced.p->nalternatives > 0); /* among free solutions */
   done(&forced);
   done(&c);
   arena_free(a);
 }
 
-/* A limit of work depends on no clock: the same plan every time, a bound that is one, and with more work the optimum.
- */
+/* A limit of work depends on no clock: the same plan every time, a valid bound, and with more work the optimum. */
 static void limit_of_work(void) {
   Arena *a = arena_new();
   const char *text = gpt_text(a, &small);

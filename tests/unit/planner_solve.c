@@ -1,5 +1,4 @@
-/* The solver of the planner graph on problems made by hand: what its work depends on, sets of layouts, memory limits,
- * limits of time. */
+/* The solver of the planner graph on hand-made problems: its work, sets of layouts, memory limits, time limits. */
 #include <stdint.h>
 #include <math.h>
 
@@ -76,7 +75,7 @@ static double cost_in(const SolveFactor *f, const int *values) {
   return f->table ? f->table[index] : f->cost(f->of, at);
 }
 
-/* The values take the time and memory that the result says, within the limit. */
+/* The values take the result's time and memory, within the limit. */
 static bool is_true(const Problem *x, const SolveResult *r) {
   const SolveProblem *p = &x->p;
   double time = p->constant, memory = 0;
@@ -90,7 +89,7 @@ static bool is_true(const Problem *x, const SolveResult *r) {
 }
 
 /* A chain of variables with three values; `others` of them are also in one table in which they have one class: a bias
- * that all layers share and want in one layout. */
+ * that all layers share and use in one layout. */
 static Problem *chain(int n, int others) {
   Problem *x = problem_new();
   double *table = ARENA_ARRAY(x->arena, double, 9), *shared = ARENA_ARRAY(x->arena, double, 2);
@@ -132,7 +131,7 @@ static void one_class(void) {
   arena_free(without->arena);
 }
 
-/* A table with nothing but such places is a constant, and may forbid everything. */
+/* A table with only such places is a constant, and may forbid everything. */
 static void constants(void) {
   static const double seven[] = {7}, forbidden[] = {INFINITY};
   static const int one[] = {1, 1}, vars[] = {3, 9};
@@ -190,7 +189,7 @@ static Fan *random_fan(Arena *a) {
   return f;
 }
 
-/* What a choice costs: each layout once. */
+/* The cost of a choice: each layout once. */
 static double cost_of(const Fan *f, const int *at) {
   const SetInput *in = &f->in;
   int p = at[in->nusers];
@@ -259,7 +258,7 @@ static void sets_of_layouts(void) {
 
 /* ---- shares of conversions */
 
-/* Users, producer; what is certain, what each pays, the rest. */
+/* Users, producer; the certain costs, the share of each, the rest. */
 static Problem *problem_of_shares(const Fan *f, const FanShares *shares) {
   Problem *x = problem_new();
   const SetInput *in = &f->in;
@@ -297,7 +296,7 @@ static void random_choice(const Fan *f, int *at) {
   at[f->in.nusers] = below(f->in.nproducers);
 }
 
-/* What is paid, and what is left out. */
+/* The cost paid, and the cost left out. */
 static double paid_and_rest(const Fan *f, const FanShares *s, const int *at) {
   int n = f->in.nusers, p = at[n], classes[MAX_USERS + 1] = {p};
   double sum = f->time[n][p] + s->certain[p], rest;
@@ -320,7 +319,7 @@ static void move_shares(void *of, const int *values, double step) {
 
 static bool near(double a, double b) { return a == b || fabs(a - b) <= 1e-9 * fabs(b); }
 
-/* However shares have moved, they and the rest are what a choice costs. */
+/* However shares have moved, they and the rest add up to the cost of a choice. */
 static void shares_add_up(void) {
   state = 21;
   for (int i = 0; i < 500; i++) {
@@ -338,7 +337,7 @@ static void shares_add_up(void) {
   }
 }
 
-/* A bound without the rest, a better one when shares have moved, the optimum when all is counted. */
+/* A bound without the rest, a better one after shares have moved, the optimum if all is counted. */
 static void shares_bound(void) {
   int open = 0, better = 0;
   double before = 0, after = 0;
@@ -391,7 +390,7 @@ static double least_within(const Fan *f, const double *const *memory, double lim
   return least;
 }
 
-/* Under a limit of memory too: values cost what they are said to, and no bound is above the optimum. */
+/* Also under a memory limit: values have their stated costs, and no bound is above the optimum. */
 static void shares_within(void) {
   int limited = 0, exact = 0;
   state = 23;
@@ -423,8 +422,8 @@ static void shares_within(void) {
 
 /* ---- joins that are split */
 
-/* Tables and costs of a grid; `repeated`: each row has those of the first, as layers of a model have.  `forbidden`: of
- * 16 entries so many are impossible. */
+/* Tables and costs of a grid; `repeated`: each row has those of the first, as layers of a model have.  `forbidden`: so
+ * many of 16 entries are impossible. */
 typedef struct Grid {
   int width, height, forbidden;
   bool repeated, memory;
@@ -442,7 +441,7 @@ static void add_of_grid(Problem *x, const Grid *g, int i) {
   add_variable(x, 4, time, g->memory ? memory : NULL);
 }
 
-/* A grid of variables: its joins grow with its width, and are split when they pass the cap. */
+/* A grid of variables: its joins grow with its width, and are split above the cap. */
 static Problem *grid(const Grid *g) {
   Problem *x = problem_new();
   const double *known[2][64];
@@ -459,7 +458,7 @@ static Problem *grid(const Grid *g) {
   return x;
 }
 
-/* Small joins bound; what they left open is settled entry by entry, as far as work goes. */
+/* Small joins give a bound; the open rest is settled entry by entry, as far as work allows. */
 static void split_joins(void) {
   state = 11;
   Problem *x = grid(&(Grid){.width = 5, .height = 12});
@@ -483,8 +482,8 @@ static void split_joins(void) {
   arena_free(x->arena);
 }
 
-/* What splitting leaves open of the optimum, which the bound must not pass, over many grids; whoever stops above some
- * time is told nothing wrong either. */
+/* The gap that splitting leaves to the optimum, which the bound must not pass, over many grids; a search that stops
+ * above some time gives no wrong answer either. */
 static void bounds_of_splits(void) {
   double open = 0;
   int n = 0, none = 0;
@@ -503,7 +502,7 @@ static void bounds_of_splits(void) {
       CHECKF(
           r.lower_bound <= most * (1 + 1e-9) && (!r.feasible || (is_true(x, &r) && r.time >= whole.time * (1 - 1e-9))),
           "grid %d, cap %g: %g s, bound %g, optimum %g", i, cap, r.time, r.lower_bound, whole.time);
-      SolveProblem all = x->p; /* with a limit it is a bound of the weighted sum */
+      SolveProblem all = x->p; /* with a limit it bounds the weighted sum */
       all.split_rounds = 1, all.whole_work = 1e8;
       SolveResult counted = solve(&all, x->arena);
       CHECKF(counted.lower_bound <= most * (1 + 1e-9) && counted.lower_bound >= r.lower_bound * (1 - 1e-9) &&
@@ -587,10 +586,9 @@ static void limits_agree(void) {
   }
 }
 
-/* ---- a limit of time */
+/* ---- a time limit */
 
-/* Whatever was known when the time was over is a valid answer: values that cost what they are said to, a bound that is
- * one. */
+/* The state at the end of the time is a valid answer: values with their stated costs, and a valid bound. */
 static void cut_short(void) {
   Problem *x = chain(400, 0);
   SolveResult whole = solve(&x->p, x->arena);

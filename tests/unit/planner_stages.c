@@ -1,6 +1,6 @@
-/* Stages of a training step as they are counted when they are cut, against what the plan takes that is made of them:
- * cuts are chosen by the former.  What is done once a step, as adding up gradients over data parallel ranks, must not
- * count in every micro-batch. */
+/* The estimated times of stages of a training step when they are cut, compared with the resulting plan: the estimates
+ * choose the cuts.  Work that is done once a step, as adding up gradients over data parallel ranks, must not count in
+ * every micro-batch. */
 #include <math.h>
 
 #include "frontend/topo/target.h"
@@ -12,7 +12,7 @@
 #include "tests/test.h"
 #include "tests/train_step.h"
 
-/* Large weights and few rows: nearly all that is sent are gradients. */
+/* Large weights and few rows: nearly all sent bytes are gradients. */
 static const char net[] =
     "import nn\n"
     "entry main(x: f32[16, 1024]) {\n"
@@ -33,8 +33,8 @@ static void cuts_of(const Func *f, const Plan *p, Arena *a, size_t *cuts) {
   CHECKF(found == p->degree[DEGREE_pp], "%d stages", found);
 }
 
-/* What a step is counted to take when it is cut, by which plans are left out that are slower than the best: it must not
- * be more than they are predicted to by as much as that allows for (candidate.c). */
+/* The estimate of a step when it is cut, by which plans slower than the best are left out: it must not exceed the
+ * prediction by more than that allows for (candidate.c). */
 static void check_whole(CostModel *cost, Module *m, const Func *f, const Rule *const *rules, const Plan *p, Arena *a) {
   int *stages = ARENA_ARRAY(a, int, f->ops.n);
   StagesTime t;

@@ -12,7 +12,7 @@
 #define FIRST "  %y = dot %x1, %w {spec=\"bd,df->bf\"} : f32[b, 8]\n  %y1 = tanh %y : f32[b, 8]\n"
 #define SECOND "  %z = dot %y1, %v {spec=\"bd,df->bf\"} : f32[b, 8]\n"
 
-/* Used at the beginning, written at the end with what was computed at the beginning. */
+/* Used at the beginning, written at the end with a value computed at the beginning. */
 static const char counter[] =
     HEAD "state \"n\" : f32[] = 0\n" BEGIN
          "  %n = read {name=\"n\"} : f32[]\n  %one = const {value=1} : f32[]\n  %m = add %n, %one : f32[]\n  %k = "
@@ -59,8 +59,8 @@ static void a_state_is_written_where_it_is_read(void) {
   check_plan(twice, (PlanOptions){.degree[DEGREE_tp] = 2, .micro_batches = 2});
 }
 
-/* Every cut by hand: what a later stage needs of a state is sent there; a state that is read and written in two stages
- * is refused. */
+/* Every cut by hand: values of a state that a later stage needs are sent there; a state that is read and written in two
+ * stages is refused. */
 static void check_cut(const char *text, size_t cut, int read, int write) {
   Case c = plan_of(text, "cpux2", (PlanOptions){.degree[DEGREE_pp] = 2, .micro_batches = 1});
   int stages[64] = {0};
@@ -95,15 +95,15 @@ static void a_state_without_batch_has_no_micro_batches(void) {
   done(&c);
 }
 
-/* Made of constants at the top, used at the bottom: it begins no stage. */
+/* Computed from constants at the top, used at the bottom: it begins no stage. */
 static const char derived[] =
     "apc.ir 1\nsymbol b hint 8\nparam \"w\" : f32[8, 8] = normal 1 seed 3\nparam \"v\" : f32[8, 8] = normal 1 seed "
     "4\n" BEGIN
     "  %i = iota {axis=1, start=0} : f32[b, 8]\n  %s = sin %i : f32[b, 8]\n  %x1 = neg %x : f32[b, 8]\n" FIRST SECOND
     "  %z1 = add %z, %s : f32[b, 8]\n  output \"z\" %z1\n}\n";
 
-/* What follows others (sources, what is made of constants, writes) is where they are after reading a saved plan,
- * too. */
+/* Operations that follow others (sources, values computed from constants, writes) have their places after reading a
+ * saved plan, too. */
 static void plans_with_stages_come_back(void) {
   static const char *const models[] = {counter, twice, written, derived};
   for (int i = 0; i < 4; i++) {
@@ -119,7 +119,7 @@ static void plans_with_stages_come_back(void) {
   }
 }
 
-/* One entry only writes the state, the other only reads it, whichever is planned: it lies in one way. */
+/* One entry only writes the state, the other only reads it: it has one layout, whichever is planned. */
 #define SAVE(name) \
   "func @" name \
   " level 1 {\n  %x = input {name=\"x\"} : f32[8, 8]\n  %w = param {name=\"w\"} : f32[8, 8]\n" \

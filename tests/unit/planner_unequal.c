@@ -1,5 +1,5 @@
-/* Ranks that are not alike: parts by shares against numbers, plans against all shares and all cuts into stages that
- * there are, memory of ranks that have little, and what target files say. */
+/* Ranks that differ: parts by shares compared with numbers, plans with all shares and all cuts into stages, memory of
+ * small ranks, and statements of target files. */
 #include <math.h>
 #include <string.h>
 
@@ -59,7 +59,7 @@ static void draw_mesh(Arena *a, Mesh *mesh, uint64_t round) {
   }
 }
 
-/* Parts follow each other and are what numbers say; those of the outer axes alone have the same borders. */
+/* Parts are adjacent and equal the numbers; those of the outer axes alone have the same borders. */
 static void check_parts(Module *m, const DimLayout *d, int64_t extent) {
   const Expr *lo, *hi, *outer_lo, *outer_hi;
   DimLayout outer = *d;
@@ -107,7 +107,7 @@ static double seconds_with(const Case *c, const Mesh *mesh) {
   return s;
 }
 
-/* Of one axis: the plan's shares are as good as any, and nothing is below its bound. */
+/* On one axis: the plan's shares are as good as any, and no time is below its bound. */
 static void against_shares(const Case *c, int *uneven) {
   const Mesh *mesh = &c->p->mesh;
   double best = INFINITY, seconds = c->p->price.time.total;
@@ -158,7 +158,7 @@ static void all_cuts(void) {
         best = fmin(best, cost_plan(cost, c.m, c.f, rules_of(c.m, c.f), c.p->strategies, stages).time.total);
       }
       if (c.p) {
-        /* One micro-batch is cut so that it spreads work, whatever that takes (stage.c). */
+        /* One micro-batch is cut so that it spreads work, at any cost (stage.c). */
         CHECKF(micro == 1 || c.p->price.time.total <= best * 1.02, "%s: %g us, cut elsewhere %g", names[i],
                c.p->price.time.total * 1e6, best * 1e6);
         CHECK(c.p->lower_bound <= best * (1 + 1e-9));
@@ -170,7 +170,7 @@ static void all_cuts(void) {
 
 /* ---- memory */
 
-/* Weights of 3.4 GB: 1 GB, or a bit more than half, is too little for half of them. */
+/* Weights of 3.4 GB: 1 GB, or slightly more than half, is too little for half of them. */
 static void memory(void) {
   Arena *a = arena_new();
   const char *model = mlp_text(a, 24, 2048, 8704);
@@ -205,7 +205,7 @@ static void facts(void) {
     CHECK(four->ranks == 4 && four->kind_of[1] == 0 && four->kind_of[2] == 1);
     const Mesh mesh = {.naxes = 1, .axes = {{.name = "a", .size = 2}}, .stages = 2};
     CHECK(kinds_memory_scale(four, &mesh, 0) == 1 && kinds_memory_scale(four, &mesh, 1) == 4);
-    CHECK(!kinds_shares(a, four, &mesh, 0, SHARE_BY_PRODUCTS)); /* every member has a slow rank */
+    CHECK(!kinds_shares(a, four, &mesh, 0, SHARE_BY_PRODUCTS)); /* every group has a slow rank */
   }
   arena_free(a);
 }

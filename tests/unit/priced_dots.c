@@ -1,8 +1,7 @@
-/* tests/unit/priced_dots.c - what a dot or convolution is priced as is what is emitted: for random and hand-made ones,
- * in all types, under all strategies of a mesh, on CPUs and GPUs.
+/* tests/unit/priced_dots.c - the price of a dot or convolution is that of the emitted one: for random and hand-made
+ * ones, in all types, under all strategies of a mesh, on CPUs and GPUs.
  *
- * usage: test_priced_dots [first seed [count]].  A failure prints its seed and text.
- */
+ * usage: test_priced_dots [first seed [count]].  A failure prints its seed and text. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,7 +29,7 @@ typedef struct Case {
   const char *text;
 } Case;
 
-/* What stands in the units for the operation. */
+/* The units of the operation. */
 typedef struct Emitted {
   const GemmUnit *gemm;
   DType dtype;
@@ -38,7 +37,7 @@ typedef struct Emitted {
   bool conv;
 } Emitted;
 
-/* An extent as the cost model has it: symbols at their hints; the last part of a dimension is the largest. */
+/* An extent in the cost model: symbols at their hints; the last part of a dimension is the largest. */
 static double value_of(const Module *m, const Expr *e) {
   int64_t v = -1, *sizes = ARENA_ARRAY(m->arena, int64_t, m->symbols.n + 1);
   for (size_t i = 0; i < m->symbols.n; i++) {
@@ -96,7 +95,7 @@ static void compare_dot(const Case *c, CostModel *cost, const Rule *r, const Str
   else CHECKF(priced >= seconds + passes * c->target->launch, "%g s for a product with copies:\n%s", priced, c->text);
 }
 
-/* An input or weight that is made in the layout the operation asks for. */
+/* An input or weight that is produced in the layout that the operation needs. */
 static bool made_as(const Case *c, const Op *source, const Layout *want, Strategy *out) {
   const Rule *r = rule_of(c->m, c->l1, source);
   const Strategy *all;
@@ -126,7 +125,7 @@ static void compare(const Case *c, CostModel *cost, const Strategy *s, int numbe
            c->text);
 }
 
-/* Under so many strategies that `step` skips the others. */
+/* Under every `step`-th strategy. */
 static void check_text(const char *text, int step) {
   for (int t = 0; t < 2; t++) {
     Arena *a = arena_new();
@@ -240,7 +239,7 @@ static void random_dot(uint64_t seed) {
   arena_free(a);
 }
 
-/* However a product is cut into micro-batches, all of them together take no less than the whole. */
+/* For all cuts of a product into micro-batches, all of them together take no less than the whole. */
 static const char *wide(char l) { return l == 'b' ? "4" : "256"; }
 
 static void micro_batches(void) {
@@ -269,13 +268,13 @@ static void micro_batches(void) {
   arena_free(a);
 }
 
-/* ---- kernels of ours that multiply */
+/* ---- our own kernels for products */
 
 /* In f16: on a GPU with tensor cores the price is that of a kernel without, unless ours uses them. */
 static void kernels_of_ours(void) {
   static const struct {
     MatrixKernel kernel;
-    const char *by_units; /* in the prelude, where it uses them */
+    const char *by_units; /* in the prelude, if it uses them */
     const char *text;
   } list[] = {
       {KERNEL_GROUPED, "grouped_tensor_",

@@ -1,5 +1,5 @@
-/* tests/unit/program_comm.c - every communication instruction on uneven shards, with guards, events and groups
- * whose order is not the mesh's. */
+/* tests/unit/program_comm.c - every communication instruction on uneven shards, with guards, events and groups whose
+ * order is not that of the mesh. */
 #include "tests/programs.h"
 
 enum { R = 3, C = 5 };
@@ -35,7 +35,7 @@ static void add_halo(Make *m, const Cuts *k, uint32_t group, uint32_t x) {
   make_io(m, PI_fetch, 3, wide, 0, MAKE_LIST(m, make_add(m, k->lo, make_mul(m, make_number(m, 2), k->rank)), k->zero));
 }
 
-/* Only rank 0 keeps the gathered value, the others hold 0: the sum is the value.  Twice, both under way at once. */
+/* Only rank 0 keeps the gathered value, the others hold 0: the sum is the value.  Twice, both in flight at once. */
 static void add_masked_sums(Make *m, const Cuts *k, uint32_t group, uint32_t full) {
   uint32_t other = program_expr(m->b, PX_min, k->rank, k->one), first = make_sub(m, k->one, other);
   uint32_t sums[2];

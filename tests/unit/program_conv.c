@@ -1,5 +1,5 @@
-/* tests/unit/program_conv.c - convolutions by oneDNN against plain loops: groups, dilation, strides, padding, what
- * joins them, element types, weights that change their layout, weights that change, gradients. */
+/* tests/unit/program_conv.c - convolutions by oneDNN compared with plain loops: groups, dilation, strides, padding,
+ * joined operations, element types, weights that change their layout, weights that change, gradients. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -82,7 +82,7 @@ static ConvShape random_shape(void) {
     s.dilation[d] = none ? 1 : 1 + below(2);
     int64_t before = none ? 0 : below(3), behind = none ? 0 : below(3), reach = (s.window[d] - 1) * s.dilation[d] + 1;
     s.image[d] = none ? 1 : reach + below(6);
-    s.start[d] = none ? 0 : below(8) ? -before : 1; /* 1: padding below 0, as a part of an image may ask for */
+    s.start[d] = none ? 0 : below(8) ? -before : 1; /* 1: padding below 0, as a part of an image may need */
     s.output[d] = (s.image[d] - s.start[d] + behind - reach) / s.stride[d] + 1;
     if (s.output[d] < 1) s.output[d] = 1;
   }
@@ -135,7 +135,7 @@ static void random_convolutions(void) {
       for (int d = 0; d < 3; d++) outside += s->start[d] < 0;
     }
     CHECKF(memcmp(w, w_loaded, (size_t)weight_elements(s) * sizeof(float)) == 0,
-           "trial %d: the weights are not what was loaded", trial);
+           "trial %d: the weights differ from the loaded ones", trial);
     conv_weights_free(&weights);
   }
   CHECKF(done > 80 && grouped > 20 && dilated > 20 && outside > 50,
@@ -143,7 +143,7 @@ static void random_convolutions(void) {
   conv_cache_free(cache);
 }
 
-/* One product of the sum over outputs and windows, added to what it belongs to. */
+/* One product of the sum over outputs and windows, added to its element. */
 static void add_product(const ConvCall *c, int64_t image, int64_t weight, int64_t output) {
   double a = (double)x[image], b = (double)w[weight], out = (double)y[output];
   if (c->result == CONV_OF_OUTPUT) sums[output] += a * b;
@@ -171,8 +171,8 @@ static void all_products(const ConvCall *c) {
     }
 }
 
-/* Of weights that change from call to call: outputs, gradients of images and of weights.  Operands stay as they were,
- * the result is written whole; without room the caller computes. */
+/* With weights that change from call to call: outputs, gradients of images and of weights.  Operands stay unchanged,
+ * the result is written whole; without workspace the caller computes. */
 static void gradients(void) {
   ConvCache *cache = conv_cache_new();
   int done[CONV_RESULTS] = {0}, grouped = 0, dilated = 0, solid = 0, strided = 0, tight = 0;
@@ -208,8 +208,8 @@ static void gradients(void) {
   conv_cache_free(cache);
 }
 
-/* Requests of several sizes want the same weights in several layouts; an empty one, and one the library refuses, leave
- * them alone. */
+/* Requests of several sizes need the same weights in several layouts; an empty one, and one that the library refuses,
+ * leave them unchanged. */
 static void changing_sizes(void) {
   static const int64_t sides[] = {3, 14, 1, 9, 14, 0, 3};
   ConvCache *cache = conv_cache_new();
@@ -274,7 +274,7 @@ static void weights_of_others(void) {
   conv_cache_free(cache);
 }
 
-/* Where the library has them on this machine; rounding once at the end is the only difference. */
+/* Types that the library supports on this machine; rounding once at the end is the only difference. */
 static void narrow_types(void) {
   static const DType types[] = {DT_bf16, DT_f16};
   ConvCache *cache = conv_cache_new();
@@ -312,7 +312,7 @@ static void narrow_types(void) {
   conv_cache_free(cache);
 }
 
-/* What runs when the library does not: a convolution by the kernel, then this. */
+/* The path without the library: a convolution by the kernel, then this. */
 static void epilogues_by_hand(void) {
   for (int a = 0; a < ACT_COUNT; a++)
     for (int i = 0; i < 4; i++) {

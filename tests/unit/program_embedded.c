@@ -1,5 +1,5 @@
-/* tests/unit/program_embedded.c - what of a file with weights is embedded: every weight at a border of PROGRAM_ALIGN
- * bytes, views that overlap as one part, what no weight reads left out; and its hash is that of the bytes written. */
+/* tests/unit/program_embedded.c - embedded parts of a weight file: every weight begins at a multiple of PROGRAM_ALIGN
+ * bytes, overlapping views are one part, unread bytes are left out; and the hash is that of the written bytes. */
 #include <stdlib.h>
 
 #include "codegen/embedded.h"
@@ -16,13 +16,13 @@ static Param *add(Module *m, const char *name, int blob, uint64_t offset, int64_
   return p;
 }
 
-/* Columns 0 to 3 and 4 to 7 of 10 rows of 8 from byte 3 on, in two views whose ranges overlap; 5 elements at odd places
- * behind them, twice; one weight in another file; nothing. */
+/* Columns 0 to 3 and 4 to 7 of 10 rows of 8 from byte 3 on, in two views whose ranges overlap; 5 elements at odd
+ * offsets after them, twice; one weight in another file; an empty one. */
 static Module *make(int *blob) {
   Module *m = module_new();
   *blob = module_blob(m, "weights", 1000);
   int other = module_blob(m, "other", 1000);
-  add(m, "behind", *blob, 601, 1, 5, 5);
+  add(m, "after", *blob, 601, 1, 5, 5);
   add(m, "right", *blob, 3 + 16, 10, 4, 8);
   add(m, "left", *blob, 3, 10, 4, 8);
   add(m, "again", *blob, 601, 1, 5, 5);
@@ -54,19 +54,19 @@ static void test_alignment(void) {
   module_free(m);
 }
 
-/* A range that ends behind the file, or whose end cannot be counted, is cut: the Program's checks refuse it. */
+/* A range that ends beyond the file, or whose end overflows, is cut: the Program's checks refuse it. */
 static void test_outside(void) {
   Module *m = module_new();
   int blob = module_blob(m, "weights", 1000);
   add(m, "long", blob, 900, 10, 10, 10);
   add(m, "endless", blob, 960, 4, 1, INT64_MAX / 2);
-  add(m, "behind", blob, 2000, 1, 1, 1);
+  add(m, "beyond", blob, 2000, 1, 1, 1);
   Embedded e = embedded_of(m, blob);
   CHECK(e.n == 1 && e.bytes == 100 && embedded_place(&e, 900) == 0 && embedded_place(&e, 2000) == 100);
   module_free(m);
 }
 
-/* Two parts of some 40 MB: pieces are hashed by themselves, and the gap lies in one. */
+/* Two parts of some 40 MB: pieces are hashed by themselves, and the gap is inside one. */
 static void test_hash(uint64_t bytes) {
   uint8_t *file = malloc(2 * bytes + 17), *range = calloc(1, 2 * bytes + PROGRAM_ALIGN);
   EmbeddedPart parts[] = {{.from = 7, .bytes = bytes, .to = 0}, {.from = 17 + bytes, .bytes = bytes, .to = 0}};

@@ -1,9 +1,8 @@
-/* Communication beside computation, in what code generation writes: random models, plans, stages and micro-batches, for
- * devices with all combinations of traits.  The checkers accept all Programs; every slip that is planted in one with
- * events, at all places where it can be, is refused.
+/* Communication beside computation, in the output of code generation: random models, plans, stages and micro-batches,
+ * for devices with all combinations of traits.  The checkers accept all Programs; every slip that is planted in one
+ * with events, at all possible places, is refused.
  *
- * usage: test_program_events [first seed [count]].  A failure prints its seed.
- */
+ * usage: test_program_events [first seed [count]].  A failure prints its seed. */
 #include <stdlib.h>
 
 #include "codegen/program.h"
@@ -32,16 +31,16 @@ typedef enum Slip {
 } Slip;
 
 static const char *const slip_names[SLIPS] = {"no wait",
-                                              "a wait behind a reader",
+                                              "a wait after a reader",
                                               "a buffer that ends before the wait",
                                               "a wait in another round",
                                               "a wait for another event",
                                               "two waits for one event",
                                               "a wait for another micro-batch",
-                                              "a wait for what has no event",
+                                              "a wait for communication without an event",
                                               "an event that is under way",
                                               "communication before its producer",
-                                              "what is sent, overwritten meanwhile",
+                                              "a value that is sent, overwritten meanwhile",
                                               "a buffer that is too small",
                                               "receives in another order"};
 
@@ -55,7 +54,7 @@ static RtStatus check(const Program *p, RtError *error) {
   return status ? status : memory_check_all(p, error);
 }
 
-/* ---- slips: records are changed in place, and changed back */
+/* ---- slips: records are changed in place, and restored */
 
 typedef struct Plant {
   const Program *p;
@@ -80,7 +79,7 @@ static const ProgramBody *body_with(const Program *p, uint32_t i) {
   return b;
 }
 
-/* The communication that instruction `wait` waits for: it is before it in the same list. */
+/* The communication that instruction `wait` waits for: earlier in the same list. */
 static uint32_t waited_for(const Plant *k, uint32_t wait) {
   uint32_t i = wait - 1;
   while (!program_instr_is_comm(k->x[i].kind) || k->x[i].event != k->x[wait].event) i--;
@@ -97,7 +96,7 @@ static ProgramBuffer *buffer_of(const Plant *k, uint32_t tensor) {
   return (ProgramBuffer *)(uintptr_t)&k->p->buffers[k->p->tensors[tensor].buffer];
 }
 
-/* Weights and states stay: nobody has to wait for what sends them. */
+/* Weights and states stay: sends of them need no wait. */
 static bool ends(const Plant *k, uint32_t comm) {
   for (uint32_t t = 0; t < k->x[comm].tensors.n; t++)
     if (buffer_of(k, tensor_of(k, comm, t))->body == PROGRAM_NONE) return false;
@@ -150,7 +149,7 @@ static void slips_of_wait(const Plant *k, uint32_t w) {
   x[w] = was;
 }
 
-/* While communication i is under way, instruction j. */
+/* While communication i is in flight, instruction j. */
 static void slips_meanwhile(const Plant *k, uint32_t i, uint32_t j) {
   ProgramInstr *x = k->x;
   uint32_t event = x[j].event, n = x[j].tensors.n;

@@ -1,5 +1,5 @@
-/* tests/unit/program_gemm.c - matrix products of every stride pattern against a plain loop; by the kernels for this
- * processor, and by those for AVX2 where it has these (a process of its own: oneDNN asks once). */
+/* tests/unit/program_gemm.c - matrix products of every stride pattern compared with a plain loop; by the kernels for
+ * this processor, and by those for AVX2 if it has these (in a separate process: oneDNN asks once). */
 #include <math.h>
 #include <stdlib.h>
 #include <sys/wait.h>
@@ -18,7 +18,7 @@ static int64_t below(int64_t n) {
   return (int64_t)(((uint64_t)seed * (uint64_t)n) >> 32);
 }
 
-/* The residual may be what is in C. */
+/* The residual may be the contents of C. */
 static double followed(const GemmCall *g, double sum, int64_t at, int64_t column, double old) {
   if (g->epilogue.bias) sum += (double)((const float *)g->bias)[column];
   if (g->epilogue.residual) sum += g->residual == g->c ? old : (double)((const float *)g->residual)[at];
@@ -46,7 +46,7 @@ static void plain(const GemmCall *g, float *c) {
   }
 }
 
-/* Row-major or column-major with room to spare; the room of one matrix is returned. */
+/* Row-major or column-major with room to spare; returns the room of one matrix. */
 static int64_t strides(int64_t rows, int64_t columns, bool by_rows, int64_t *row, int64_t *column) {
   int64_t pad = below(3);
   *row = by_rows ? columns + pad : 1;
@@ -56,7 +56,8 @@ static int64_t strides(int64_t rows, int64_t columns, bool by_rows, int64_t *row
 
 enum { ROOM = 50000 };
 
-/* Of the result, memory between its elements included, from the plain loop's; `want` has room for that one. */
+/* The largest error of the result, including memory between its elements, against the plain loop; `want` has room for
+   that one. */
 static double worst_gap(const GemmCall *g, float *want) {
   float *c = g->c;
   for (int i = 0; i < ROOM; i++) c[i] = want[i] = (float)(i % 7);
@@ -68,7 +69,7 @@ static double worst_gap(const GemmCall *g, float *want) {
   return worst;
 }
 
-/* One product of random sizes, strides and batches, whose result is by rows where something follows it. */
+/* One product of random sizes, strides and batches, whose result is by rows if an epilogue follows. */
 static void product(int trial, Epilogue epilogue, bool accumulate, bool in_place) {
   static float a[ROOM], b[ROOM], c[ROOM], want[ROOM], bias[20], residual[ROOM];
   for (int i = 0; i < ROOM; i++) {
@@ -105,7 +106,7 @@ static void products(void) {
   for (int trial = 0; trial < 300; trial++) product(trial, (Epilogue){0}, below(2), false);
 }
 
-/* One B for all products of a batch whose rows lie in any order, those of A and of C: a loop may be longer than m, or
+/* One B for all products of a batch whose rows are in any order, those of A and of C: a loop may be longer than m, or
  * be one dimension with it. */
 static void rows_in_loops(void) {
   static float a[ROOM], b[ROOM], c[ROOM], want[ROOM], residual[ROOM];
@@ -113,7 +114,7 @@ static void rows_in_loops(void) {
   for (int trial = 0; trial < 300; trial++) {
     int64_t extent[4] = {1 + below(4), 1 + below(5), 1 + below(6), below(9) ? 1 + below(9) : 0}, step[2][4];
     int64_t k = 1 + below(9), n = 1 + below(40);
-    for (int t = 0; t < 2; t++) { /* rows of A, rows of C: the same dimensions, in an order of their own or not */
+    for (int t = 0; t < 2; t++) { /* rows of A, rows of C: the same dimensions, in different orders or not */
       int order[4] = {0, 1, 2, 3}, at[2] = {(int)below(4), (int)below(4)};
       int64_t so_far = t ? n + below(2) : k + below(2);
       if (trial % 3) order[at[0]] = at[1], order[at[1]] = at[0];
@@ -141,7 +142,7 @@ static void rows_in_loops(void) {
   }
 }
 
-/* All that may follow, with and without what it accumulates to; sizes of 0, of 1 and odd ones are among them. */
+/* All epilogues, with and without accumulation; also sizes of 0, of 1 and odd ones. */
 static void products_and_what_follows(void) {
   for (int a = 0; a < ACT_COUNT; a++)
     for (int i = 0; i < 8; i++)
@@ -151,13 +152,13 @@ static void products_and_what_follows(void) {
       }
 }
 
-/* What A's rows and B's columns all are. */
+/* Makes all rows of A, and all columns of B, equal. */
 static void fill_equal(float *x, int64_t lines, int64_t k, int64_t line_step, int64_t k_step, const float *values) {
   for (int64_t i = 0; i < lines; i++)
     for (int64_t l = 0; l < k; l++) x[i * line_step + l * k_step] = values[l];
 }
 
-/* The place of an element in a tile, the tile in a block and the block among threads do not show in its bits. */
+/* The place of an element in a tile, the tile in a block and the block among threads do not affect its bits. */
 static void equal_lines_give_equal_bits(void) {
   static const struct {
     int64_t m, n, k;
@@ -271,8 +272,8 @@ static void products_in_panels(void) {
   }
 }
 
-/* Rows and columns of a product are, bit for bit, those of the product of a part of A and a part of B: so ranks that
- * share either out have the results of one. */
+/* Rows and columns of a product equal, bit for bit, those of the product of a part of A and a part of B: so ranks that
+ * divide either give the results of one. */
 static void parts_give_equal_bits(void) {
   for (int trial = 0; trial < 40; trial++) {
     int64_t m = 1 + below(150), n = 2 * PROGRAM_PANEL + below(300), k = trial % 8 ? 1 + below(1500) : 2048;
@@ -308,7 +309,7 @@ static void parts_give_equal_bits(void) {
   }
 }
 
-/* Where there are both. */
+/* If the processor has both. */
 static void both_instruction_sets_give_equal_bits(void) {
   enum { DEPTH = 300, WIDTH = 2 * PROGRAM_PANEL };
   static float a[12 * DEPTH], b[WIDTH * DEPTH], c[2][12 * WIDTH];

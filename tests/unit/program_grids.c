@@ -1,5 +1,5 @@
-/* tests/unit/program_grids.c - how kernels are launched: threads and shared memory of a block against what devices
- * have, blocks as an expression of the rank or the micro-batch. */
+/* tests/unit/program_grids.c - launches of kernels: threads and shared memory of a block within the limits of devices,
+ * blocks as an expression of the rank or the micro-batch. */
 #include "program/device_classes.h"
 #include "tests/programs.h"
 
@@ -14,7 +14,7 @@ typedef struct Opened {
   bool ok;
 } Opened;
 
-/* One body that launches one kernel, 7 blocks and as many as `by` says; with images of the architectures given. */
+/* One body that launches one kernel, 7 blocks times `by`; with images of the given architectures. */
 static Opened one_launch(ProgramKernel kernel, By by, ProgramPhase phase, const char *const *cubins) {
   Make m = make_new(1);
   uint32_t tp = program_coordinate(m.b, make_axis(&m, "tp", RANKS, false));
@@ -59,7 +59,7 @@ static void blocks_of_threads_fit_devices(void) {
     ProgramKernel kernel;
     By by;
     const char *const *images;
-    const char *fault; /* NULL: it opens */
+    const char *fault; /* NULL if it opens */
   } cases[] = {
       {{.threads = 0}, NO_BLOCKS, NULL, NULL},
       {{.threads = 0}, NO_BLOCKS, cpu, NULL},
@@ -74,7 +74,7 @@ static void blocks_of_threads_fit_devices(void) {
       {{.threads = 0}, BY_SIZE, NULL, "the grid of instrs[1]"},
       {{.threads = 32, .looks = 1}, BY_SIZE, NULL, NULL},
       {{.threads = 32, .looks = 2}, BY_SIZE, NULL, "the index check of kernels[0]"},
-      {{.looks = 1}, NO_BLOCKS, NULL, "the index check of kernels[0]"}, /* who calls it looks */
+      {{.looks = 1}, NO_BLOCKS, NULL, "the index check of kernels[0]"}, /* the caller notes instead */
   };
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     Opened o = one_launch(cases[i].kernel, cases[i].by, PHASE_fwd, cases[i].images);
@@ -95,7 +95,8 @@ static void prints(void) {
   opened_free(&o);
 }
 
-/* The number of a rank's launch in the first micro-batch; false in *varying when all others have it too. */
+/* The number of blocks of a rank's launch in the first micro-batch; *varying is false if all other micro-batches have
+   it too. */
 static int64_t blocks_on(const Program *p, const ProgramValues *v, uint32_t rank, bool *varying) {
   int64_t *values = calloc(p->n_exprs + 1u, sizeof *values), coordinates[PROGRAM_MAX_AXES], blocks;
   DeviceCalls l;
@@ -112,7 +113,7 @@ static int64_t blocks_on(const Program *p, const ProgramValues *v, uint32_t rank
   return blocks;
 }
 
-/* Ranks that launch another number of blocks have lists of their own. */
+/* Ranks that launch other numbers of blocks have their own lists. */
 static void blocks_have_numbers(void) {
   static const int64_t want[BY_KINDS][RANKS] = {{7, 7}, {12, 12}, {7, 8}, {7, 7}};
   for (int by = 0; by < BY_KINDS; by++) {

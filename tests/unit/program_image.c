@@ -9,7 +9,7 @@
 #include "program/build.h"
 #include "tests/test.h"
 
-/* A Program with something of everything: symbol batch, mesh [tp=2, mb=2 time], two stages. */
+/* A Program with every kind of record: symbol batch, mesh [tp=2, mb=2 time], two stages. */
 static uint32_t add_exchange_body(ProgramBuilder *b, uint32_t stage, uint32_t batch) {
   uint32_t half = program_expr(b, PX_div, batch, program_const(b, 2));
   uint32_t bytes = program_expr(b, PX_mul, half, program_const(b, 16));
@@ -205,7 +205,7 @@ static void put_hash(unsigned char *image, size_t n) {
   memcpy(image + offsetof(ProgramHeader, table_hash), &h, sizeof h);
 }
 
-/* What a loader does with an image that opened. */
+/* The accesses of a loader to an image that opened. */
 static void use(const Program *p) {
   Arena *a = arena_new();
   Text t = {.arena = a};
@@ -234,7 +234,7 @@ static void use(const Program *p) {
 }
 
 static bool opens(const unsigned char *image, size_t n) {
-  unsigned char *exact = malloc(n ? n : 1); /* so that a sanitizer sees every byte read too many */
+  unsigned char *exact = malloc(n ? n : 1); /* so that a sanitizer detects every overread */
   memcpy(exact, image, n);
   Program p;
   RtError error = {0};
@@ -363,7 +363,7 @@ static void cpu_sets(void) {
   CHECK(program_cpu_list_has(have, have, missing, sizeof missing));
   CHECK(!program_cpu_list_has("sse3 avx avx2", "sse3 mmx9000 avx", missing, sizeof missing));
   CHECK_STR(missing, "mmx9000");
-  CHECK(!program_cpu_list_has("avx2", "avx", missing, 3)); /* no part of a word; cut to the room */
+  CHECK(!program_cpu_list_has("avx2", "avx", missing, 3)); /* no part of a word; cut to the buffer */
   CHECK_STR(missing, "av");
 }
 
@@ -396,7 +396,7 @@ static void images_are_chosen(void) {
   static const struct {
     uint32_t mask;
     const char *device, *arch;
-    int want; /* of all_specs; -1: none */
+    int want; /* index in all_specs; -1 for none */
     const char *text;
   } cases[] = {
       {0xff, "CPU", "sse3 ssse3 avx avx2 fma", 3, ""},
@@ -404,7 +404,7 @@ static void images_are_chosen(void) {
       {0x08, "CPU", "sse3 avx2", -1, "this CPU lacks fma, which the machine that compiled the program has"},
       {0xff, "GPU", "sm_80", 1, ""},
       {0xff, "GPU", "sm_89", 6, ""}, /* a later minor version */
-      {0xff, "GPU", "sm_90", 4, ""}, /* the code for this one alone */
+      {0xff, "GPU", "sm_90", 4, ""}, /* the code for exactly this one */
       {0xef, "GPU", "sm_90", 7, ""},
       {0x10, "GPU", "sm_91", -1, "the program has machine code (cubin sm_90a) that a GPU of sm_91 does not run"},
       {0xff, "GPU", "sm_75", 2, ""},  /* compiled by the driver */

@@ -1,5 +1,5 @@
-/* tests/unit/program_inputs.c - inputs from files that the host holds in the I/O area alone: they have their values in
- * requests of equal sizes, when others make them move, behind another entry, and after the ranks have failed; and they
+/* tests/unit/program_inputs.c - inputs from files that only the host holds, in the I/O area: they keep their values in
+ * requests of equal sizes, when others make them move, after another entry, and after the ranks have failed; and they
  * are in memory once. */
 #include <malloc.h>
 #include <stdlib.h>
@@ -11,7 +11,7 @@ enum { SHORT = 400000, MIDDLE = 500000, LONG = 600000, KIB = 1024 };
 
 static const char kernel_text[] =
     "#include <signal.h>\n#include <stdint.h>\n#include <unistd.h>\n"
-    "void twice(void *const *t, const int64_t *n) {\n" /* tells 666: kills the rank */
+    "void twice(void *const *t, const int64_t *n) {\n" /* 666 kills the rank */
     "  const float *told = t[0], *x = t[1];\n  float *y = t[2];\n"
     "  if (told[0] == 666) kill(getpid(), SIGKILL);\n"
     "  for (int64_t i = 0; i < n[0]; i++) y[i] = 2 * x[i];\n}\n";
@@ -34,7 +34,7 @@ static void add_entry(Make *m, const char *name, bool both, uint32_t n, uint32_t
              y = make_tensor(m, PC_output, DT_f32, 1, MAKE_LIST(m, size));
     make_io(m, PI_feed, 1 + i, x, 0, MAKE_LIST(m, zero));
     make_launch(m, "twice", MAKE_LIST(m, told, x, y), MAKE_LIST(m, size));
-    program_at_instrs(m->b, program_count_instrs(m->b) - 1)->dim = 1; /* y alone is written */
+    program_at_instrs(m->b, program_count_instrs(m->b) - 1)->dim = 1; /* only y is written */
     make_io(m, PI_fetch, i, y, 0, MAKE_LIST(m, zero));
   }
   make_call(m, 0, make_end(m, name), 0);
@@ -96,7 +96,7 @@ static void test_values(void) {
   bind(m, "a", 1, SHORT);
   bind(m, "b", 2, MIDDLE);
   for (int i = 0; i < 2; i++) check_run(m, "both", 1, SHORT, 2, MIDDLE);
-  bind(m, "a", 3, LONG); /* b moves, to where the old z was */
+  bind(m, "a", 3, LONG); /* b moves, to the old z's place */
   check_run(m, "both", 3, LONG, 2, MIDDLE);
   bind(m, "b", 4, LONG);
   check_run(m, "both", 3, LONG, 4, LONG);
@@ -131,12 +131,12 @@ static void test_memory(void) {
   check_run(m, "both", 1, LONG, 2, LONG);
   long after = private_kib();
   if (!SANITIZED && !THREAD_SANITIZER && bound > 0)
-    CHECKF(bound - after > both / 2, "%ld KiB when bound, %ld behind the run", bound, after);
+    CHECKF(bound - after > both / 2, "%ld KiB when bound, %ld after the run", bound, after);
   apc_close(m);
 }
 
 int main(void) {
-  mallopt(M_MMAP_THRESHOLD, 128 * KIB); /* a number that stays: what is given back is not kept by the allocator */
+  mallopt(M_MMAP_THRESHOLD, 128 * KIB); /* fixed: the allocator keeps no freed memory */
   RUN(test_memory);
   RUN(test_values);
   return test_summary();

@@ -1,6 +1,6 @@
 /* tests/unit/program_load.c - a weight that `prepare` packs straight from its file: stored by rows or by columns, whole
- * or cut, at an odd offset.  The product is right, the ranks do not keep the file's pages, and panels that two ranks
- * hold alike are in memory once. */
+ * or cut, at an odd offset.  The product is right, the ranks do not keep the file's pages, and panels that are equal on
+ * two ranks are in memory once. */
 #include <ctype.h>
 #include <dirent.h>
 #include <unistd.h>
@@ -9,9 +9,9 @@
 
 enum { K = 1024, N = 2040, ODD = 3, MOST_KIB = 3 << 10 };
 
-/* The part of K x N that is taken; `columns`: the file holds it column by column; `again`: something else reads what is
- * loaded as well, so that it is not for the pack alone; `apart`: how many columns behind those of the first rank the
- * second's begin; `own`: numbers in front of the panels in memory that each rank has for itself. */
+/* The part of K x N that is taken; `columns`: the file holds it column by column; `again`: the loaded value has another
+ * reader, so that it is not for the pack alone; `apart`: how many columns after those of the first rank the second's
+ * begin; `own`: numbers before the panels in each rank's private memory. */
 typedef struct Case {
   const char *name;
   int64_t first_row, rows, first_column, n;
@@ -29,7 +29,7 @@ static const Case cases[] = {{"rows", 0, K, 0, N, false, false, 1, 0, 0},
                              {"two ranks", 0, K, 0, N, false, false, 2, 0, 0},
                              {"two ranks, read twice", 0, K, 0, N, true, true, 2, 0, 0},
                              {"two ranks, columns of their own", 0, K, 0, N / 2, false, false, 2, N / 2, 0},
-                             {"two ranks, behind what is their own", 0, K, 0, N, false, false, 2, 0, 3 << 18}};
+                             {"two ranks, after private memory", 0, K, 0, N, false, false, 2, 0, 3 << 18}};
 
 static float weight(int64_t k, int64_t j) { return (float)((k * 7 + j * 3) % 11 - 5); }
 
@@ -137,7 +137,7 @@ static Make make_program(const Case *c) {
   return m;
 }
 
-/* KiB of a process's mappings whose name has `name` in it, by a field of smaps; -1: there are none. */
+/* KiB of a process's mappings whose name contains `name`, by a field of smaps; -1 if there are none. */
 static long in_memory(const char *process, const char *name, const char *field) {
   char path[64], line[512];
   long kib = -1, n;
@@ -165,8 +165,8 @@ static bool is_below(const char *process) {
   return parent == getpid();
 }
 
-/* The sum over the ranks, which are processes below this one; *least: the least of them.  -1: none has such mappings.
- */
+/* The sum over the ranks, which are children of this process; *least: the least of them.  -1 if none has such
+ * mappings. */
 static long of_ranks(const char *name, const char *field, long *least) {
   DIR *all = opendir("/proc");
   long sum = -1;

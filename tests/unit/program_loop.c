@@ -1,5 +1,5 @@
-/* tests/unit/program_loop.c - loops of hand-made Programs: rounds, ends, communication, failures; what the loader and
- * the checkers refuse. */
+/* tests/unit/program_loop.c - loops of hand-made Programs: rounds, ends, communication, failures; refusals of the
+ * loader and the checkers. */
 #include <stdlib.h>
 #include <sys/wait.h>
 
@@ -62,7 +62,7 @@ static float run(ApcModel *m, float first, int64_t n) {
   return y[0];
 }
 
-/* ---- how many rounds */
+/* ---- numbers of rounds */
 
 static void rounds(void) {
   for (int limit = 0; limit < 2; limit++) {
@@ -86,7 +86,7 @@ static void rounds(void) {
   }
 }
 
-/* A call that reaches outside its tensor is an error when it is come to, and not before. */
+/* A call that reaches outside its tensor is an error only when it is executed. */
 static void calls_that_reach_outside(void) {
   Parts p;
   Make make = begin(&p, 1);
@@ -109,7 +109,7 @@ static void calls_that_reach_outside(void) {
   apc_close(m);
 }
 
-/* The inner loop makes as many rounds as the outer one's number says, none in the first. */
+/* The inner loop makes as many rounds as the outer one's number, none in the first. */
 static void nested(void) {
   Parts p;
   Make make = begin(&p, 1);
@@ -144,13 +144,13 @@ static void ends_itself(void) {
   ApcModel *m = make_load(make_artifact(&make, "search"));
   CHECK(run(m, 1, 100) == 27); /* 2 5 12 27 */
   CHECK(run(m, 1, 3) == 12);
-  CHECK(run(m, 50, 100) == 100); /* the first round is always made */
+  CHECK(run(m, 50, 100) == 100); /* the first round always runs */
   CHECK(run(m, 50, 0) == 50);
   CHECK(run(m, 1, INT64_MAX) == 27);
   apc_close(m);
 }
 
-/* x and z change places in every round. */
+/* x and z are swapped in every round. */
 static void swapped_carries(void) {
   Parts p;
   Make make = begin(&p, 1);
@@ -225,13 +225,13 @@ static void a_rank_dies_or_is_late(void) {
     CHECK(apc_run(m, NULL) == cases[i].status);
     CHECKF(strstr(apc_error(m), cases[i].text) && strstr(apc_error(m), "launch of trouble, round 4)"), "%s",
            apc_error(m));
-    n = 3; /* and the next request is as if nothing had been */
+    n = 3; /* and the next request is unaffected */
     OK(apc_run(m, NULL));
     apc_close(m);
   }
 }
 
-/* ---- what is refused */
+/* ---- refusals */
 
 typedef struct Built {
   void *image;
@@ -271,7 +271,7 @@ typedef enum Fault {
   FAULTS
 } Fault;
 
-/* Two loops inside each other, spoiled; the instruction that is blamed. */
+/* Two nested loops, spoiled; the instruction that is blamed. */
 static uint32_t spoil(Make *m, const Parts *p, Fault fault) {
   uint32_t t2 = make_tensor(m, PC_activation, DT_i64, 1, (ProgramList){0, 0});
   uint32_t outer = make_loop(m, "outer", p->t, p->n, PROGRAM_NONE),
@@ -343,7 +343,7 @@ static void loops_inside_each_other(void) {
   }
 }
 
-/* An artifact whose loop was damaged, with a right checksum: `./model` says so and ends with 1. */
+/* An artifact whose loop was damaged, with a right checksum: `./model` reports it and exits with 1. */
 static void a_damaged_artifact(void) {
   Parts p;
   Make make = begin(&p, 1);

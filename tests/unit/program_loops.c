@@ -1,6 +1,5 @@
-/* tests/unit/program_loops.c - loops of level-2 functions, compiled and run, against the reference interpreter on level
- * 1: what they compute, how much they copy and keep; many random ones, since carries, initial and next values share
- * memory. */
+/* tests/unit/program_loops.c - loops of level-2 functions, compiled and run, compared with the reference interpreter on
+ * level 1: their results, copies and memory; many random ones, since carries, initial and next values share memory. */
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -32,8 +31,8 @@ typedef struct Suite {
   Diags *diags;
   Module *m;
   int n;
-  const char *bodies[MOST_ENTRIES]; /* level 2: layouts " @{}" behind inputs and outputs */
-  const char *l1[MOST_ENTRIES];     /* NULL: the same without layouts */
+  const char *bodies[MOST_ENTRIES]; /* level 2: layouts " @{}" after inputs and outputs */
+  const char *l1[MOST_ENTRIES];     /* NULL for the same without layouts */
   ProgramEntrySpec entries[MOST_ENTRIES];
   ApcModel *model;
 } Suite;
@@ -154,7 +153,7 @@ static const char *const by_hand[] = {
     INPUTS
     "%t = loop %n : i64[]\n%h = carry %x : i64[3]\n%d = add %h, %h : i64[3]\nrepeat \"r\" %t\n%y = leave %h, %d : "
     "i64[3]\noutput \"y\" %y @{}\n",
-    /* the initial value is read behind the loop, the carry at its end */
+    /* the initial value is read after the loop, the carry at its end */
     INPUTS
     "%t = loop %n : i64[]\n%h = carry %x : i64[3]\n%d = add %h, %h : i64[3]\n%e = add %d, %h : i64[3]\nrepeat \"r\" "
     "%t\n%y = leave %h, %d : i64[3]\n"
@@ -175,8 +174,8 @@ static const char *const by_hand[] = {
     "%z = neg %x : i64[3]\n%t = loop %n : i64[]\n%a = carry %x : i64[3]\n%b = carry %z : i64[3]\n%c = add %a, %b : "
     "i64[3]\nrepeat \"r\" %t\n"
     "%y = leave %a, %b : i64[3]\n%w = leave %b, %c : i64[3]\noutput \"y\" %y @{}\noutput \"w\" %w @{}\n",
-    /* carries that begin as the same value, or as the number of rounds; one that nobody reads; values of outside and
-     * the round's number */
+    /* carries with the same initial value, or with the number of rounds; an unused one; values of outside and the
+     * round's number */
     INPUTS
     "%t = loop %n : i64[]\n%a = carry %x : i64[3]\n%b = carry %x : i64[3]\n%k = carry %n : i64[]\n%unused = carry %x : "
     "i64[3]\n%c = add %a, %b : i64[3]\n"
@@ -185,7 +184,7 @@ static const char *const by_hand[] = {
     "output \"y\" %y @{}\noutput \"w\" %w @{}\noutput \"v\" %v @{}\n",
     INPUTS
     "%t = loop %n : i64[]\n%a = carry %m : i64[]\nrepeat \"r\" %t\n%y = leave %a, %t : i64[]\noutput \"y\" %y @{}\n",
-    /* the condition is a carry: it is read behind its change */
+    /* the condition is a carry: it is read after its change */
     INPUTS
     "%yes = const {value=1} : bool[]\n%t = loop %n : i64[]\n%h = carry %x : i64[3]\n%g = carry %yes : bool[]\n%d = add "
     "%h, %h : i64[3]\n%c = lt %t, %m : bool[]\n"
@@ -225,12 +224,12 @@ static const char *const by_hand[] = {
     "%d = add %p, %x : i64[3]\nrepeat \"i\" %j\n%ps = leave %p, %d : i64[3]\n%qs = leave %q, %p : i64[3]\nrepeat \"r\" "
     "%t\n%y = leave %a, %ps : i64[3]\n"
     "%w = leave %b, %qs : i64[3]\noutput \"y\" %y @{}\noutput \"w\" %w @{}\n",
-    /* an input that stands in a loop */
+    /* an input inside a loop */
     "%n = input {name=\"n\"} : i64[] @{}\n%m = input {name=\"m\"} : i64[] @{}\n%o = const {value=1} : i64[3]\n%t = "
     "loop %n : i64[]\n%h = carry %o : i64[3]\n"
     "%x = input {name=\"x\"} : i64[3] @{}\n%d = add %h, %x : i64[3]\nrepeat \"r\" %t\n%y = leave %h, %d : "
     "i64[3]\noutput \"y\" %y @{}\n",
-    /* shapes that differ in nothing but ones */
+    /* shapes that differ only in ones */
     INPUTS
     "%t = loop %n : i64[]\n%h = carry %x : i64[3]\n%w = reshape %h : i64[1, 3]\n%d = add %w, %w : i64[1, 3]\n%v = "
     "reshape %d : i64[3]\nrepeat \"r\" %t\n"
@@ -344,14 +343,12 @@ static const char *random_body(Arena *a, uint64_t seed) {
             .nvectors = 1,
             .scalars = {1, 2},
             .nscalars = 2};
+  /* n1 and n2: the host would check a direct index. */
   text_add(
       &d.text,
       "%v0 = input {name=\"x\"} : i64[3] @{}\n%n = input {name=\"n\"} : i64[] @{}\n%m = input {name=\"m\"} : i64[] "
       "@{}\n%modulus = const {value=97} : i64[3]\n"
-      "%three = const {value=3} : i64[]\n%n1 = add %n, %m : i64[]\n%n2 = sub %three, %m : i64[]\n"); /* what indexes
-                                                                                                        directly would
-                                                                                                        be checked by
-                                                                                                        the host */
+      "%three = const {value=3} : i64[]\n%n1 = add %n, %m : i64[]\n%n2 = sub %three, %m : i64[]\n");
   block(&d, 0);
   loop(&d, 0);
   block(&d, 0);

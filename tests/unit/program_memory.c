@@ -1,5 +1,5 @@
-/* tests/unit/program_memory.c - random lifetimes: the planner against the independent checker, and the checker against
- * spoiled plans. */
+/* tests/unit/program_memory.c - random lifetimes: the planner compared with the independent checker, and the checker
+ * with spoiled plans. */
 #include <stdlib.h>
 
 #include "program/memory.h"

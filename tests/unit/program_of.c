@@ -1,4 +1,4 @@
-/* Programs of several entries: kernels they share, states they must agree on. */
+/* Programs of several entries: shared kernels, and states on which they must agree. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -49,7 +49,7 @@ static void done(Made *x) {
   "  %t = softmax %s {axis=1} : f32[" rows ",8]\n  output \"t\" %t" layout "\n}\n"
 
 static void equal_kernels_are_one(void) {
-  /* Entry a has the two softmaxes in one kernel, so has b, of other extents: one kernel, launched twice. */
+  /* Entry a has the two softmaxes in one kernel, and so has b, with other extents: one kernel, launched twice. */
   Made x = make(HEAD SOFTMAX("a1", "1", "", "b") SOFTMAX("a2", "2", " @{}", "b") SOFTMAX("b1", "1", "", "2*b")
                     SOFTMAX("b2", "2", " @{}", "2*b"));
   uint32_t launches = 0;

@@ -1,10 +1,9 @@
-/* tests/unit/program_order.c - order_check accepts what the compiler emits and catches seeded wrong orders.
+/* tests/unit/program_order.c - order_check accepts the output of the compiler and catches seeded wrong orders.
  *
  * Programs come from lowerings of a residual network under random strategies, stages and micro-batches.  Every mutant
  * is also judged by a second opinion that shares no code or reasoning with the checker: a search of all reachable
- * states of all ranks, where an operation happens when each rank of its group is at it.  A mutant that the checker
- * accepts must be harmless in every interleaving; one that can go wrong in any must be caught.
- */
+ * states of all ranks, where an operation happens when each rank of its group has reached it.  A mutant that the
+ * checker accepts must be harmless in every interleaving; one that can go wrong in any must be caught. */
 #include <stdlib.h>
 
 #include "codegen/program.h"
@@ -39,7 +38,7 @@ static const char *const model =
     "  %s = mul %e, %x : f32[b, 8]\n"
     "  output \"y\" %s\n  output \"r\" %r\n}\n";
 
-/* A loop in a loop, with communication in both under most strategies. */
+/* A nested loop, with communication in both under most strategies. */
 static const char *const looping =
     "symbol b hint 9\nparam \"w1\" : f32[8, 8] = zeros\nparam \"w2\" : f32[8, 8] = zeros\n"
     "func @main level 1 {\n"
@@ -105,7 +104,7 @@ static void discard(Built *b) {
   free(b->image);
 }
 
-/* The first operations of the stages behind the first; none in a loop. */
+/* The first operations of the stages after the first; none in a loop. */
 static void draw_cuts(const Func *f, int stages, int *cuts) {
   int behind = 0; /* the loops */
   for (size_t i = 0; i < f->ops.n; i++)
@@ -113,7 +112,7 @@ static void draw_cuts(const Func *f, int stages, int *cuts) {
   for (int i = 1; i < stages; i++) cuts[i] = behind ? behind + i - 1 : 2 + (int)draw(3) + (i - 1) * 3;
 }
 
-/* False when the strategies cannot be lowered (a gather of micro-batches). */
+/* False if the strategies cannot be lowered (a gather of micro-batches). */
 static bool build(const char *text, const char *axes, int stages, int micro_batches, uint64_t case_seed, Built *out) {
   Arena *a = arena_new();
   Diags *d = diags_new(a);
@@ -181,7 +180,7 @@ static void add_state(Search *s, const uint8_t *done) {
   s->table[i] = ++s->n_states;
 }
 
-/* All operations that can happen next; a meeting of different ones is bad, so is a state from where nothing goes on. */
+/* All operations that can happen next; a meeting of different ones is bad, and so is a deadlock. */
 static void expand(Search *s, const uint8_t *done) {
   bool ended = true, moved = false;
   for (uint32_t r = 0; r < s->p->ranks; r++) {
@@ -206,7 +205,7 @@ static void expand(Search *s, const uint8_t *done) {
     if (!ready) continue;
     if ((x->kind == PI_send || x->kind == PI_recv) && sends != 1) s->bad = true;
     moved = true;
-    if (m.place != 0) continue; /* the first member does it */
+    if (m.place != 0) continue; /* only for the first member */
     uint8_t next[MOST_RANKS];
     memcpy(next, done, MOST_RANKS);
     for (uint32_t k = 0; k < n; k++) next[members[k]]++;
@@ -217,7 +216,7 @@ static void expand(Search *s, const uint8_t *done) {
 
 typedef enum Opinion { FINE, BAD, TOO_LARGE } Opinion;
 
-/* The operations of a call when all loops make `rounds` rounds; false when there are too many. */
+/* The operations of a call if all loops make `rounds` rounds; false if there are too many. */
 static bool write_call(Search *s, uint32_t rank, const ProgramCall *call, int rounds) {
   const ProgramBody *b = &s->p->bodies[call->body];
   int made[PROGRAM_MAX_LOOPS], depth = 0;
@@ -274,12 +273,12 @@ static Opinion second_opinion(const Program *p) {
   return worst;
 }
 
-/* ---- faults: each spoils the opened image; false when it does not apply */
+/* ---- faults: each spoils the opened image; false if it does not apply */
 
 static ProgramInstr *instrs(Program *p) { return (ProgramInstr *)(uintptr_t)p->instrs; }
 static ProgramCall *calls(Program *p) { return (ProgramCall *)(uintptr_t)p->calls; }
 
-/* A communication instruction of a body at random; PROGRAM_NONE: fewer than `least` there.  Transfers more often. */
+/* A random communication instruction of a body; PROGRAM_NONE if there are fewer than `least`.  Prefers transfers. */
 static uint32_t draw_comm(const Program *p, uint32_t body, uint32_t least, bool transfer) {
   const ProgramBody *b = &p->bodies[body];
   uint32_t found[256], n = 0;
@@ -433,7 +432,7 @@ static void plant_one(Built *b, int fault, const char *what) {
     unsearched[fault] += status == RT_OK && opinion == TOO_LARGE;
     CHECKF(!(status == RT_OK && opinion == BAD), "%s: %s is not caught", what, faults[fault].name);
     CHECKF(status == RT_OK || (status == RT_INTERNAL && strstr(error.text, "rank ")), "%s", error.text);
-    if (status != RT_OK && opinion == FINE) /* no rank can tell, but it is not what a Program may be */
+    if (status != RT_OK && opinion == FINE) /* no rank notices, but a Program must not contain it */
       CHECKF(strstr(error.text, "key") || strstr(error.text, "twice"), "%s: %s: %s", what, faults[fault].name,
              error.text);
   }
@@ -531,7 +530,7 @@ static void crossing_sends(void) {
       "rank 0, send of there from stage 0 to 1, micro-batch 0: it waits for ever, since rank 1 is at "
       "send of there from stage 1 to 0";
   crossing(PLAIN, for_ever);
-  crossing(ASYNCHRONOUS, for_ever); /* each queue stands at what it sends */
+  crossing(ASYNCHRONOUS, for_ever); /* each queue waits at its send */
   crossing(WAIT_TOO_SOON, "no communication of its event is pending");
   crossing(EVENT_TWICE, "its event is still under way");
 }

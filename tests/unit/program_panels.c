@@ -1,12 +1,12 @@
 /* tests/unit/program_panels.c - a Program whose `prepare` packs a weight into panels: run through the whole runtime,
- * and refused where the panels, a product of them, or the load that is for the pack alone do not fit. */
+ * and refused if the panels, a product of them, or the load for the pack alone do not fit. */
 #include "tests/programs.h"
 
 enum { ROWS = 5, K = 3, N = 20, PANELS = 2 };
 
-/* How the load and its pack stand in the Program. */
+/* The places of the load and its pack in the Program. */
 typedef enum Pair {
-  APART, /* the load does not say that it is for the pack alone; then all of them may be */
+  APART, /* the load is not marked as for the pack alone; then any order is allowed */
   PAIR,
   PAIR_OF_TWO,
   READ_BEHIND,
@@ -20,12 +20,12 @@ typedef enum Pair {
   PAIRS
 } Pair;
 
-/* What differs from the right Program. */
+/* The difference to the right Program. */
 typedef struct Slip {
   const char *name, *error;
   ApcStatus status;
   int64_t b_k, b_panel, columns, column_step, panels;
-  bool late; /* packed by the entry that is asked for */
+  bool late; /* packed by the requested entry */
   Pair pair;
 } Slip;
 
@@ -98,7 +98,7 @@ static Make make_program(const Slip *s) {
 
 static const Slip right = {"right", NULL, APC_OK, PROGRAM_PANEL, K *PROGRAM_PANEL, N, 1, PANELS, false, PAIR};
 
-/* The last panel is not whole. */
+/* The last panel is incomplete. */
 static void runs(void) {
   Make make = make_program(&right);
   float x[ROWS][K], y[ROWS][N];
@@ -115,7 +115,7 @@ static void runs(void) {
   apc_close(m);
 }
 
-/* The first fault of a Program that is not written. */
+/* The first fault of a Program that cannot be written. */
 static const char *fault_of(const Slip *s) {
   static RtError error;
   Make m = make_program(s);
@@ -129,7 +129,7 @@ static const char *fault_of(const Slip *s) {
   return status ? error.text : NULL;
 }
 
-/* What is known without sizes is refused when the Program is opened, all else when it is run. */
+/* Faults that do not depend on sizes are refused when the Program is opened, others when it runs. */
 static void slips(void) {
   const Slip list[] = {
       {"rows of panels", "an operand", APC_OK, PROGRAM_PANEL - 1, K * PROGRAM_PANEL, N, 1, PANELS, false, APART},
@@ -158,7 +158,7 @@ static void slips(void) {
   }
 }
 
-/* The pair is for the pack alone, or the Program is refused; where it says nothing, all of them run. */
+/* A load marked for the pack alone must be so, or the Program is refused; unmarked ones all run. */
 static void pairs(void) {
   for (int i = PAIR_OF_TWO; i < PAIRS; i++) {
     Slip s = right;

@@ -1,10 +1,9 @@
-/* tests/unit/program_phases.c - a training step by hand: two stages, bodies of all phases, transfers as bodies of their
- * own, 1F1B rows, slots, sums over micro-batches.  It runs on CPU ranks with right numbers, the same bits under other
- * schedules; every slip that is planted is refused by one of the checkers.
+/* tests/unit/program_phases.c - a training step by hand: two stages, bodies of all phases, transfers as separate
+ * bodies, 1F1B rows, slots, sums over micro-batches.  It runs on CPU ranks with right numbers, and the same bits under
+ * other schedules; one of the checkers refuses every planted slip.
  *
  * The model: h = x a in stage 0, y = h b in stage 1, loss = sum of y^2 / 2.  Gradients: of h y b, of b the sum of h y,
- * of a the sum of x times the gradient of h.  Weights are states; a step takes off the rate times the gradient.
- */
+ * of a the sum of x times the gradient of h.  Weights are states; a step subtracts the rate times the gradient. */
 #include "program/flow.h"
 #include "program/memory.h"
 #include "program/order.h"
@@ -25,7 +24,7 @@ typedef struct Row {
   uint32_t mb;
 } Row;
 
-/* What is planted. */
+/* The planted slip. */
 typedef enum Slip {
   NO_SLIP,
   SLOT_OF_X,
@@ -60,16 +59,16 @@ typedef enum Slip {
   SLIPS
 } Slip;
 
-/* Where a slip is found: when the image is opened, by order_check, by flow_check, by memory_check's own walk. */
+/* The check that finds a slip: opening the image, order_check, flow_check, memory_check's own walk. */
 typedef struct Planted {
   Slip slip;
   const char *name, *found;
 } Planted;
 
 static const Planted planted[] = {
-    {SLOT_OF_X, "one slot fewer for what the gradient of a needs", "it should hold another value"},
-    {SLOT_OF_H, "one slot fewer for what is sent", "while the communication of 'h' does"},
-    {SLOT_OF_RECEIVED, "one slot fewer for what is received early", "it should hold another value"},
+    {SLOT_OF_X, "one slot fewer for the inputs of the gradient of a", "it should hold another value"},
+    {SLOT_OF_H, "one slot fewer for a value that is sent", "while the communication of 'h' does"},
+    {SLOT_OF_RECEIVED, "one slot fewer for a value received early", "it should hold another value"},
     {SLOT_OF_Y, "one slot fewer for y when two are under way", "it should hold another value"},
     {SLOT_OF_GRADIENT, "one slot fewer for a gradient that is sent", "while the communication of 'g' does"},
     {ROW_TWICE, "a row twice", "the micro-batch of calls["},
@@ -82,20 +81,20 @@ static const Planted planted[] = {
     {FORWARD_TOO_EARLY, "a forward before the last read of its slot", "it should hold another value"},
     {FORWARD_DESCENDS, "micro-batches that do not ascend", "the micro-batch of calls["},
     {RECEIVE_TOO_EARLY, "a receive into a slot that is still read", "it should hold another value"},
-    {RECEIVE_TOO_LATE, "a receive behind its use", "it waits for ever"},
+    {RECEIVE_TOO_LATE, "a receive after its use", "it waits for ever"},
     {STEP_TOO_EARLY, "a step before the last gradient", "it should hold another value"},
-    {TABLES_TOO_LATE, "a table that is read before it is made", "which holds nothing"},
-    {SUM_OF_NOTHING, "a sum that begins with what is there", "no body or instruction before it wrote there"},
+    {TABLES_TOO_LATE, "a table that is read before it is computed", "which holds nothing"},
+    {SUM_OF_NOTHING, "a sum that begins with old contents", "no body or instruction before it wrote there"},
     {SUM_BEGINS_AGAIN, "a sum that is continued in some micro-batches", "in some later micro-batches only"},
     {SUM_ASKED_LATE, "a sum that is read when more has been added", "it should hold another value"},
     {LIFETIME_TOO_SHORT, "a lifetime that ends too early", "outside its lifetime"},
-    {WAIT_TOO_LATE, "a wait behind the use", "while the communication of 'h' does"},
+    {WAIT_TOO_LATE, "a wait after the use", "while the communication of 'h' does"},
     {SEND_OVERWRITTEN, "a wait for too old a send", "while the communication of 'h' does"},
     {TRANSFERS_WAIT, "transfers that wait for each other", "it waits for ever"},
     {WEIGHTS_ONCE, "gradients of weights once", "the use of the micro-batch of instrs["},
     {STEP_IN_SLOTS, "a step that reads a slot", "the use of the micro-batch of instrs["},
     {OUT_OF_PLACE, "bodies that are not in the order of phases", "the place of bodies["},
-    {NOT_WRITTEN, "a kernel that does not say what it writes", "no body or instruction before it wrote there"},
+    {NOT_WRITTEN, "a kernel that does not name its results", "no body or instruction before it wrote there"},
 };
 
 /* ---- the bodies */
@@ -184,7 +183,7 @@ static void put_transfer(Step *s, ProgramInstrKind kind, const char *where, uint
   make_put(&s->m, x);
 }
 
-/* The end of a step: the weight is changed, and its new value is an output. */
+/* The end of a step: the weight is updated, and its new value is an output. */
 static void put_update(Step *s, uint32_t gradient, uint32_t rate, uint32_t weight, uint32_t output) {
   Make *m = &s->m;
   launch(s, "update", MAKE_LIST(m, gradient, rate, weight), MAKE_LIST(m, s->zero), 1);
@@ -252,7 +251,7 @@ static void second_stage(Step *s) {
   end(s, "bwd.send");
   begin(s, 1, PHASE_wgt);
   add_product(s, "gb", h, y, gb);
-  /* What it sums up to so far. */
+  /* The sum so far. */
   if (s->slip == SUM_ASKED_LATE) end(s, "wgt.main"), begin(s, 1, PHASE_wgt);
   launch(s, "times", MAKE_LIST(m, gb, b, sums), MAKE_LIST(m, s->one), 1);
   end(s, s->slip == SUM_ASKED_LATE ? "wgt.sums" : "wgt.main");
@@ -439,9 +438,9 @@ static void bits_do_not_depend_on_the_schedule(void) {
   CHECK(memcmp(got[0], got[1], sizeof *got) == 0);
 }
 
-/* ---- any schedule: what the checkers accept gives the right numbers */
+/* ---- any schedule: if the checkers accept it, it gives the right numbers */
 
-/* The memory of a stage, and how far it is; what is sent lies in a list per stage, in order. */
+/* The memory of a stage, and its progress; sent messages are in a list per stage, in order. */
 typedef struct Machine {
   const Program *p;
   uint32_t stage, row, instr; /* of the schedule, of the body */
@@ -465,7 +464,7 @@ static float *place(const Machine *k, const ProgramInstr *x, uint32_t i, uint32_
   return k->memory + ((size_t)b * 2 + mb % k->p->buffers[b].slots) * ROWS_MOST;
 }
 
-/* One instruction for rows x[..n) of the micro-batch; false: it has to wait for the other stage. */
+/* One instruction for rows x[..n) of the micro-batch; false if it has to wait for the other stage. */
 static bool run_instr(Machine *k, const ProgramInstr *x, uint32_t mb, const float *rows, uint32_t n, Messages *to,
                       const Messages *from, float *out) {
   float *t[3] = {0};
@@ -485,7 +484,7 @@ static bool run_instr(Machine *k, const ProgramInstr *x, uint32_t mb, const floa
       return true;
     case PI_send: memcpy(to->items[to->n++], t[0], sizeof *to->items); return true;
     case PI_recv: k->pending[x->event][mb].x = x; return true;
-    case PI_wait: /* of a recv: what it receives comes now, at the latest */
+    case PI_wait: /* of a recv: its message arrives here at the latest */
       if (mb < x->lag || !k->pending[x->event][mb - x->lag].x) return true;
       if (k->received == from->n) return false;
       memcpy(place(k, k->pending[x->event][mb - x->lag].x, 0, mb - x->lag), from->items[k->received++],
@@ -496,7 +495,7 @@ static bool run_instr(Machine *k, const ProgramInstr *x, uint32_t mb, const floa
   }
 }
 
-/* As far as a stage can go; true when it went at all. */
+/* Runs a stage as far as possible; true if it advanced. */
 static bool run_stage(Machine *k, const float *x, uint32_t n, Messages *to, const Messages *from, float *out) {
   const Program *p = k->p;
   const ProgramSchedule *s = &p->schedules[k->stage];
@@ -512,7 +511,7 @@ static bool run_stage(Machine *k, const float *x, uint32_t n, Messages *to, cons
   return moved;
 }
 
-/* Both stages to their end; false when they stop before. */
+/* Runs both stages to their end; false if they stop before. */
 static bool simulate(const Program *p, const float *x, uint32_t n, float *out) {
   Machine k[2];
   Messages sent[2] = {{.n = 0}, {.n = 0}};
@@ -533,7 +532,7 @@ static bool simulate(const Program *p, const float *x, uint32_t n, float *out) {
 
 /* ---- slips */
 
-/* What a loader and the compiler ask of an image; the text of the first error is in `error`. */
+/* Checks an image like a loader and the compiler; `error` has the text of the first error. */
 static RtStatus check_then(Step *s, void (*then)(const Program *, RtStatus), RtError *error) {
   ProgramFacts facts = {"training", "test", "test", 2, EVENTS, NULL};
   void *tables = NULL;
@@ -558,7 +557,7 @@ static RtStatus check_then(Step *s, void (*then)(const Program *, RtStatus), RtE
 
 static RtStatus check(Step *s, RtError *error) { return check_then(s, NULL, error); }
 
-/* Of the instructions of a stage, the buffer's life is cut to the calls before its last use. */
+/* In the instructions of a stage, the buffer's lifetime ends before the call of its last use. */
 static void spoil_lifetime(Step *s) {
   for (uint32_t i = 0; i < program_count_buffers(s->m.b); i++) {
     ProgramBuffer *b = program_at_buffers(s->m.b, i);
@@ -571,7 +570,7 @@ static void slips_are_found(void) {
   Step right = step_of(NO_SLIP, 2);
   RtError none = {0};
   CHECKF(check(&right, &none) == RT_OK, "%s", none.text);
-  Step stuck = step_of(NO_SLIP, 1); /* it receives ahead of what it sends, and its neighbour as well */
+  Step stuck = step_of(NO_SLIP, 1); /* it receives ahead of its sends, and so does its neighbour */
   CHECKF(check(&stuck, &none) == RT_INTERNAL && strstr(none.text, "it waits for ever"), "%s", none.text);
   for (size_t i = 0; i < sizeof planted / sizeof *planted; i++) {
     Step s = step_of(planted[i].slip, 2);
@@ -617,7 +616,7 @@ static void move_some(Rows *r) {
   r->items[to] = row;
 }
 
-/* Also with slots that are too few. */
+/* Also with too few slots. */
 static void accepted_schedules_are_right(void) {
   static const Slip of[] = {NO_SLIP, NO_SLIP, SLOT_OF_X, SLOT_OF_RECEIVED, SLOT_OF_Y};
   for (seed = 1; accepted + harmless + harmful < (SANITIZED ? 450 : 4500);) {

@@ -1,10 +1,9 @@
-/* Seeded faults of pipelines that train, in Programs as the compiler makes them: each is refused without a run, by the
- * checker and in the words that the list `faults` names, at every place where it can be planted.
+/* Seeded faults in compiled Programs of pipelines that train: each is refused without a run, by the checker and in the
+ * words that the list `faults` names, at every place where it can be planted.
  *
  * In: a perceptron on 2 and 4 ranks, planned for 2 and 4 stages in 4 micro-batches, under 1f1b, zbh1 and zbv, for
- * devices whose ranks wait for what they send, for CPU ranks and for devices with a queue.  A fault is planted in a
- * copy, whose lifetimes follow the calls that are moved, so that the fault is all that is wrong.
- */
+ * devices whose ranks wait for their sends, for CPU ranks and for devices with a queue.  A fault is planted in a copy,
+ * whose lifetimes follow the moved calls, so that the fault is the only error. */
 #include <stdlib.h>
 
 #include "driver/driver.h"
@@ -28,15 +27,15 @@ typedef struct Rows {
   uint32_t n;
 } Rows;
 
-/* A copy of a Program, to be changed. */
+/* A modifiable copy of a Program. */
 typedef struct Edit {
   Program p; /* of `tables`, which may be written to */
   void *tables;
   Rows rows[MOST_STAGES]; /* of entry 0, the step */
-  uint32_t dropped;       /* a body that has become part of the one beside it; PROGRAM_NONE */
+  uint32_t dropped;       /* a body that has become part of its neighbour; PROGRAM_NONE if none */
 } Edit;
 
-/* ---- what stands where */
+/* ---- places */
 
 static bool is_transfer(const Program *p, const ProgramBody *b) {
   for (uint32_t i = b->instrs; i < b->instrs + b->n; i++)
@@ -44,7 +43,7 @@ static bool is_transfer(const Program *p, const ProgramBody *b) {
   return false;
 }
 
-/* Waits may stand before it. */
+/* Waits may precede it. */
 static uint32_t find_transfer(const Edit *e, uint32_t body) {
   uint32_t i = e->p.bodies[body].instrs;
   while (e->p.instrs[i].kind != PI_send && e->p.instrs[i].kind != PI_recv) i++;
@@ -99,7 +98,7 @@ static void row_move(Rows *r, uint32_t from, uint32_t to) {
   row_insert(r, to, row);
 }
 
-/* A buffer lives over the calls it lived over. */
+/* A buffer keeps its lifetime in calls. */
 static void follow(const Rows *r, ProgramBuffer *b) {
   uint32_t first = PROGRAM_NONE, last = 0;
   for (uint32_t k = 0; k < r->n; k++)
@@ -125,7 +124,7 @@ static void put_schedules(const Edit *e, ProgramBuilder *b) {
   }
 }
 
-/* Everything else as it is. */
+/* Copies everything else unchanged. */
 static ProgramBuilder *put_all(Edit *e) {
   const Program *p = &e->p;
   ProgramBuilder *b = program_builder_new();
@@ -145,9 +144,9 @@ static ProgramBuilder *put_all(Edit *e) {
   return b;
 }
 
-/* ---- faults: planted at place number n of stage s; false: there are no more */
+/* ---- faults: planted at place number n of stage s; false if there are no more */
 
-/* One end of a transfer becomes part of the body beside it: of what makes the value, or reads it. */
+/* One end of a transfer becomes part of the neighbouring body: that of the producer, or of the reader. */
 static bool transfer_inside(Edit *e, uint32_t s, uint32_t n) {
   ProgramBody *bodies = edit_bodies(e);
   for (uint32_t i = 0; i < e->p.n_bodies; i++) {
@@ -171,7 +170,7 @@ static bool transfer_inside(Edit *e, uint32_t s, uint32_t n) {
   return false;
 }
 
-/* Two transfers that follow each other on a rank change places. */
+/* Two adjacent transfers of a rank are swapped. */
 static bool transfers_swapped(Edit *e, uint32_t s, uint32_t n) {
   Rows *r = &e->rows[s];
   for (uint32_t k = 1; k < r->n; k++)
@@ -193,14 +192,14 @@ static bool touches(const Edit *e, uint32_t body, uint32_t buffer, bool writes) 
   return false;
 }
 
-/* Is another call of the same body between? */
+/* True if another call of the same body is between. */
 static bool passes_itself(const Rows *r, uint32_t k, uint32_t to) {
   for (uint32_t i = k < to ? k : to; i <= (k < to ? to : k); i++)
     if (i != k && r->items[i].body == r->items[k].body) return true;
   return false;
 }
 
-/* A send stands before the body that makes what it sends, a receive behind the one that reads it. */
+/* A send moves before the body that produces its value, a receive after the one that reads it. */
 static bool transfer_too_far(Edit *e, uint32_t s, uint32_t n) {
   Rows *r = &e->rows[s];
   for (uint32_t k = 0; k < r->n; k++) {
@@ -234,7 +233,7 @@ static bool messages_swapped(Edit *e, uint32_t s, uint32_t n) {
   return false;
 }
 
-/* Does a send that goes on beside computation read it? */
+/* True if a send beside computation reads it. */
 static bool is_sent_beside(const Edit *e, uint32_t s, uint32_t buffer) {
   for (uint32_t i = 0; i < e->p.n_bodies; i++) {
     const ProgramBody *b = &e->p.bodies[i];
@@ -271,7 +270,7 @@ static bool order_reversed(Edit *e, uint32_t s, uint32_t n) {
   return false;
 }
 
-/* Is the row one that makes gradients of weights? */
+/* True if the row computes gradients of weights. */
 static bool makes_gradients(const Edit *e, uint32_t s, uint32_t k) {
   const Rows *r = &e->rows[s];
   ProgramPhase phase = PHASE_bwd;
@@ -298,14 +297,14 @@ static bool gradients_never(Edit *e, uint32_t s, uint32_t n) {
   return false;
 }
 
-/* Does a body read what another one has written? */
+/* True if a body reads a value that another one has written. */
 static bool reads_of(const Edit *e, uint32_t reader, uint32_t writer) {
   for (uint32_t i = 0; i < e->p.n_buffers; i++)
     if (e->p.buffers[i].entry == 0 && touches(e, writer, i, true) && touches(e, reader, i, false)) return true;
   return false;
 }
 
-/* What is behind the last call that makes gradients of weights, up to what reads them, comes before it. */
+/* The calls after the last one that computes gradients of weights, up to their readers, move before it. */
 static bool step_too_early(Edit *e, uint32_t s, uint32_t n) {
   Rows *r = &e->rows[s];
   for (uint32_t w = 0; w < r->n; w++) {
@@ -320,7 +319,7 @@ static bool step_too_early(Edit *e, uint32_t s, uint32_t n) {
   return false;
 }
 
-/* The transfer that a wait of the step is for; PROGRAM_NONE: it is no wait, or for something else. */
+/* The transfer that a wait of the step is for; PROGRAM_NONE if it is no wait, or for something else. */
 static uint32_t waited_for(const Edit *e, uint32_t s, uint32_t wait, ProgramInstrKind kind) {
   const Program *p = &e->p;
   for (uint32_t i = 0; i < p->n_bodies && p->instrs[wait].kind == PI_wait; i++) {
@@ -332,7 +331,7 @@ static uint32_t waited_for(const Edit *e, uint32_t s, uint32_t wait, ProgramInst
   return PROGRAM_NONE;
 }
 
-/* Of the stage: the n-th wait for a transfer of a kind that is asked for in another body, or, what is sent, in another
+/* In the stage: the n-th wait for a transfer of a kind that is started in another body or, for sends, in another
  * micro-batch. */
 static uint32_t find_wait(const Edit *e, uint32_t s, uint32_t n, ProgramInstrKind kind, uint32_t *transfer) {
   const Program *p = &e->p;
@@ -350,14 +349,14 @@ static ProgramBuffer *moved_buffer(Edit *e, uint32_t transfer) {
   return &edit_buffers(e)[e->p.tensors[program_list(&e->p, x->tensors)[0]].buffer];
 }
 
-/* As many micro-batches behind as what is sent has slots: they are written again before. */
+/* Moved by as many micro-batches as the sent value has slots: these are overwritten before. */
 static bool wait_behind_reuse(Edit *e, uint32_t s, uint32_t n) {
   uint32_t transfer, wait = find_wait(e, s, n, PI_send, &transfer);
   if (wait != PROGRAM_NONE) edit_instrs(e)[wait].lag = moved_buffer(e, transfer)->slots;
   return wait != PROGRAM_NONE;
 }
 
-/* What is sent last ends with the call that sends it. */
+/* The lifetime of the last sent value ends with the call that sends it. */
 static bool sent_ends_early(Edit *e, uint32_t s, uint32_t n) {
   uint32_t transfer, wait = find_wait(e, s, n, PI_send, &transfer), last = 0;
   if (wait == PROGRAM_NONE) return false;
@@ -378,11 +377,11 @@ static bool wait_behind_use(Edit *e, uint32_t s, uint32_t n) {
 static bool wait_left_out(Edit *e, uint32_t s, uint32_t n) {
   uint32_t transfer, wait = find_wait(e, s, n, PI_recv, &transfer);
   if (wait == PROGRAM_NONE) return false;
-  edit_instrs(e)[wait].event = e->p.header->n_events; /* it waits for what nobody asks for */
+  edit_instrs(e)[wait].event = e->p.header->n_events; /* it waits for an event that is never recorded */
   return true;
 }
 
-/* ---- who finds them */
+/* ---- the checkers */
 
 typedef enum Checker { BY_OPEN, BY_ORDER, BY_FLOW, BY_MEMORY, CHECKERS } Checker;
 
@@ -394,9 +393,9 @@ typedef struct Fault {
   struct {
     Checker by;
     const char *words;
-  } found[2];  /* the checker that has to refuse it, and its words, or others */
+  } found[2];  /* the checker that has to refuse it, and its words; or alternatives */
   bool queue;  /* only on devices where sends are beside computation */
-  bool listed; /* no fault where all ranks still follow one list of transfers */
+  bool listed; /* no fault if all ranks still follow one list of transfers */
   long planted, harmless;
 } Fault;
 
@@ -422,7 +421,7 @@ static Fault faults[] = {
      .plant = transfer_too_far,
      FOUND({BY_FLOW, OTHER_VALUE}, {BY_FLOW, NOTHING})},
     {.name = "one slot fewer", .plant = slot_fewer, FOUND({BY_FLOW, OTHER_VALUE})},
-    {.name = "one slot fewer of what is sent",
+    {.name = "one slot fewer of a sent value",
      .plant = sent_slot_fewer,
      FOUND({BY_FLOW, OTHER_VALUE}, {BY_MEMORY, UNDER_WAY}),
      .queue = true},
@@ -434,20 +433,23 @@ static Fault faults[] = {
      .plant = gradients_never,
      FOUND({BY_OPEN, "the micro-batch of calls["}, {BY_OPEN, "the number of calls of bodies["})},
     {.name = "the update before the last gradients", .plant = step_too_early, FOUND({BY_FLOW, OTHER_VALUE})},
-    {.name = "a wait behind the reuse of what is sent",
+    {.name = "a wait after the reuse of a sent value",
      .plant = wait_behind_reuse,
      FOUND({BY_MEMORY, UNDER_WAY}),
      .queue = true},
-    {.name = "a wait behind the use of what is received",
+    {.name = "a wait after the use of a received value",
      .plant = wait_behind_use,
      FOUND({BY_MEMORY, UNDER_WAY}),
      .queue = true},
-    {.name = "no wait for what is received", .plant = wait_left_out, FOUND({BY_MEMORY, UNDER_WAY}), .queue = true},
-    {.name = "what is sent ends before it is", .plant = sent_ends_early, FOUND({BY_MEMORY, UNDER_WAY}), .queue = true},
+    {.name = "no wait for a received value", .plant = wait_left_out, FOUND({BY_MEMORY, UNDER_WAY}), .queue = true},
+    {.name = "a lifetime that ends before the send",
+     .plant = sent_ends_early,
+     FOUND({BY_MEMORY, UNDER_WAY}),
+     .queue = true},
 };
 enum { FAULTS = (int)(sizeof faults / sizeof *faults) };
 
-/* What each of them says. */
+/* The answer of each checker. */
 typedef struct Answers {
   RtError of[CHECKERS];
 } Answers;
@@ -466,8 +468,8 @@ static bool is_refused(const Answers *a) {
   return false;
 }
 
-/* Is there a list of all transfers of the step of which the rows of every stage are a part?  Whatever is next on both
- * its stages is taken off, until nothing is left. */
+/* True if there is a list of all transfers of the step that contains the rows of every stage in order.  Repeatedly
+ * removes a transfer that is next on both its stages, until none is left. */
 static bool in_one_list(const Edit *e) {
   uint32_t at[MOST_STAGES] = {0}, left = 0;
   for (bool moved = true; moved;) {
@@ -492,7 +494,7 @@ static bool in_one_list(const Edit *e) {
   return left == 0;
 }
 
-/* Of an image that cannot be opened there is one answer. */
+/* An image that cannot be opened gives one answer. */
 static Answers ask(ProgramBuilder *b, const ProgramFacts *facts) {
   Answers a = {0};
   void *tables = NULL;
@@ -536,7 +538,7 @@ static void check_fault(Fault *f, const void *tables, size_t bytes, const Progra
 
 /* ---- the order of calls */
 
-static long same_as_equal, other_than_equal; /* orders of places, against those of stages that take equally long */
+static long same_as_equal, other_than_equal; /* orders of places, compared with those for stages of equal times */
 
 /* A place's calls that compute, in the order of the table: all that have a body. */
 static bool follows(const Edit *e, uint32_t place, const ScheduleTable *t) {
@@ -554,7 +556,7 @@ static bool follows(const Edit *e, uint32_t place, const ScheduleTable *t) {
   return same;
 }
 
-/* As the stages are predicted to take, not as if all took equally long. */
+/* By the predicted times of stages, not as if all were equal. */
 static void check_order(const Build *b, const Edit *e, const char *what) {
   Arena *a = arena_new();
   const Module *m = b->model.m;

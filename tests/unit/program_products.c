@@ -1,6 +1,6 @@
-/* tests/unit/program_products.c - instruction `gemm` of hand-made Programs, with everything that may follow it: run
- * through the whole runtime against plain loops, at sizes of 0 and parts of uneven size; refused where its parts do not
- * go together, by the check or by the device; printed. */
+/* tests/unit/program_products.c - instruction `gemm` of hand-made Programs, with all epilogues: run through the whole
+ * runtime and compared with plain loops, at sizes of 0 and parts of uneven size; refused if its parts do not match, by
+ * the check or by the device; printed. */
 #include <math.h>
 
 #include "base/compare.h"
@@ -13,7 +13,7 @@ enum { K = 3, HEADS = 2, N = 5, MICRO_BATCHES = 3, MOST = 11, KINDS = 6 * ACT_CO
 
 typedef struct Kind {
   Epilogue epilogue;
-  bool in_place; /* the residual lies where the result goes */
+  bool in_place; /* the residual is the result's buffer */
 } Kind;
 
 static Kind kind_of(int c) {
@@ -50,7 +50,7 @@ static void add_kind(Make *m, const Sizes *s, int c, uint32_t a, uint32_t w, uin
   make_io(m, PI_fetch, 0, y, 0, MAKE_LIST(m, make_number(m, c), s->from, s->zero, s->zero));
 }
 
-/* Its buffer lives over all calls: what a micro-batch leaves the next one adds to. */
+/* Its buffer lives over all calls: each micro-batch adds to the sum of the previous ones. */
 static void add_sum(Make *m, const Sizes *s, uint32_t mb, uint32_t a) {
   uint32_t sum = make_tensor(m, PC_activation, DT_f32, 1, MAKE_LIST(m, s->k, s->k));
   program_at_buffers(m->b, make_buffer_of(m, sum))->body = PROGRAM_NONE;
@@ -161,11 +161,11 @@ static void every_kind_runs(void) {
 typedef struct One {
   DType operands, result, sums;
   uint32_t activation, mask;
-  DType bias;     /* f32 where there is one */
+  DType bias;     /* f32 if there is one */
   int64_t bias_n; /* its elements */
   int64_t c_n;    /* stride of columns */
   bool accumulate;
-  const char *fault; /* NULL: it opens */
+  const char *fault; /* NULL if it opens */
   bool no_terms;     /* k is 0 */
 } One;
 
@@ -194,7 +194,7 @@ static Make make_one(const One *o) {
 
 typedef void Printer(const Program *p, Text *t);
 
-/* Opens what is built and prints it; returns the first fault. */
+/* Opens the built Program and prints it; returns the first fault. */
 static const char *opened(const One *o, Text *text, Printer *print) {
   static RtError error;
   Make m = make_one(o);
@@ -225,12 +225,12 @@ static void kinds_that_do_not_go_together(void) {
       {DT_f32, DT_f32, DT_COUNT, 0, 0, DT_f32, 2, 1, false, "an operand", false},       /* no type */
       {DT_f32, DT_f32, DT_f32, ACT_COUNT, 0, DT_f32, 2, 1, false, "an operand", false}, /* no activation */
       {DT_f32, DT_f32, DT_f32, 0, 4, DT_f32, 2, 1, false, NULL, false},                 /* tf32 */
-      {DT_f32, DT_f32, DT_f32, ACT_relu, 7, DT_f32, 2, 1, false, NULL, false},          /* with all that may follow */
+      {DT_f32, DT_f32, DT_f32, ACT_relu, 7, DT_f32, 2, 1, false, NULL, false},          /* with all epilogues */
       {DT_f16, DT_f16, DT_f32, 0, 4, DT_f32, 2, 1, false, "an operand", false},         /* tf32 of f16 */
       {DT_f32, DT_f32, DT_f32, 0, 8, DT_f32, 2, 1, false, "an operand", false},         /* no such part */
       {DT_f16, DT_f16, DT_f32, 0, 1, DT_f32, 2, 1, false, "an operand", false},         /* bias of another type */
       {DT_f32, DT_f32, DT_f32, ACT_relu, 0, DT_f32, 2, 2, false, "an operand", false},  /* columns not contiguous */
-      {DT_f32, DT_f32, DT_f32, 0, 2, DT_f32, 2, 1, true, "an operand", false},          /* two matrices are added */
+      {DT_f32, DT_f32, DT_f32, 0, 2, DT_f32, 2, 1, true, "an operand", false},          /* two added matrices */
   };
   for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
     Text t = {.arena = arena_new()};
@@ -276,11 +276,11 @@ static void schedules_for_gpus(void) {
   }
 }
 
-/* A product of no terms is 0, or what follows 0. */
+/* A product of no terms is 0, or the epilogue of 0. */
 static void schedules_of_no_terms(void) {
   static const struct {
     One one;
-    const char *line; /* behind the comment */
+    const char *line; /* after the comment */
   } kinds[] = {
       {{DT_f32, DT_f32, DT_f32, 0, 0, 0, 0, 1, false, NULL, true}, "    cudaMemsetAsync(b1, 0, 16)\n"},
       {{DT_f32, DT_f32, DT_f32, 0, 0, 0, 0, 1, true, NULL, true}, "  # output"},

@@ -19,7 +19,7 @@ static const char kernel_text[] =
     "  if (x[0] == 1 && v[0] == 666) kill(getpid(), SIGKILL);\n"
     "  if (x[0] == 1 && v[0] == 777) sleep(20);\n}\n";
 
-/* All ranks use exactly what the compiler would have predicted. */
+/* All ranks use exactly the bytes that the compiler would have predicted. */
 static void check_bytes(ApcModel *m) {
   for (int r = 0; r < apc_ranks(m); r++) {
     ApcReport predicted, used;
@@ -213,7 +213,7 @@ static void weights_are_checked(void) {
 
 static Make counter(void); /* below */
 
-/* The file system's clock has ticked: writing now gives a file another time. */
+/* Waits for a tick of the file system's clock: a later write gives a file another time. */
 static void tick(void) { usleep(20000); }
 
 static void write_over(const char *path) {
@@ -313,7 +313,7 @@ static void a_child_has_no_part_in_it(void) {
   apc_close(m);
 }
 
-/* As code for GPUs needs them. */
+/* Adds the grids that code for GPUs needs. */
 static void give_grids(Make *m) {
   uint32_t one = make_number(m, 1);
   for (uint32_t i = 0; i < program_count_kernels(m->b); i++) program_at_kernels(m->b, i)->threads = 32;
@@ -321,7 +321,7 @@ static void give_grids(Make *m) {
     if (program_at_instrs(m->b, i)->kind == PI_launch) program_at_instrs(m->b, i)->blocks = one;
 }
 
-/* Ranks on CPUs take theirs of several images; each is checked. */
+/* Ranks on CPUs use their own one of several images; each is checked. */
 static void code_of_several_devices(void) {
   static char code[5000] = "code";
   const char *path = temp_path("cubin");
@@ -343,7 +343,7 @@ static void code_of_several_devices(void) {
   apc_close(m);
 }
 
-/* Ranks on CPUs find code for GPUs alone. */
+/* Ranks on CPUs find only code for GPUs. */
 static void code_of_another_device(void) {
   Make make = mlp(weights_file(), true);
   make.image = PIMAGE_cubin, make.arch = "sm_90";
@@ -412,7 +412,7 @@ static Make pipeline(void) {
   return m;
 }
 
-/* Products of other types than f32 are for devices whose libraries have them. */
+/* Products of other types than f32 are for devices whose libraries support them. */
 static void products_of_f16_are_refused(void) {
   Make m = make_new(1);
   uint32_t two = make_number(&m, 2), zero = make_number(&m, 0);

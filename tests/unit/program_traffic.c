@@ -1,8 +1,7 @@
-/* tests/unit/program_traffic.c - the bytes that traffic.h derives from a Program are those that its ranks send, and the
- * memory that the compiler's plan predicts is what they allocate.
+/* tests/unit/program_traffic.c - the bytes that traffic.h derives from a Program equal those that its ranks send, and
+ * the memory of the compiler's plan equals their allocation.
  *
- * One program per communication kind, so that the sum the runtime reports is that of the kind.
- */
+ * One program per communication kind, so that the sum that the runtime reports is that of the kind. */
 #include "program/memory.h"
 #include "program/order.h"
 #include "program/traffic.h"
@@ -145,7 +144,7 @@ static void sizes_are_checked(void) {
                                            PI_exchange,   PI_all_reduce,     PI_send};
   for (int k = 0; k < 6; k++) {
     Make m = one_collective(kinds[k], 2, kinds[k] == PI_send ? 2 : 1);
-    uint32_t last = program_count_tensors(m.b) - 1; /* what receives */
+    uint32_t last = program_count_tensors(m.b) - 1; /* the received one */
     ProgramTensor *t = program_at_tensors(m.b, last);
     uint32_t first = *program_at_indices(m.b, t->extents.first),
              second = *program_at_indices(m.b, t->extents.first + 1);
@@ -159,7 +158,7 @@ static void sizes_are_checked(void) {
   }
 }
 
-/* Bytes that a rank sends of n rows of 5 numbers, where the parts of all ranks are equal and lie one behind another. */
+/* Bytes that a rank sends of n rows of 5 numbers, if the parts of all ranks are equal and contiguous. */
 static uint64_t sent_by_one(ProgramInstrKind kind, uint64_t ranks, uint64_t rows, uint32_t rank) {
   uint64_t part = rows / ranks * 5 * 4;
   switch ((int)kind) {
@@ -171,7 +170,7 @@ static uint64_t sent_by_one(ProgramInstrKind kind, uint64_t ranks, uint64_t rows
   }
 }
 
-/* A Program for 16,384 ranks is as large as one for 8, and everything that can be asked of it is soon answered. */
+/* A Program for 16,384 ranks is as large as one for 8, and all queries are answered quickly. */
 static void many_ranks(uint32_t ranks) {
   static const ProgramInstrKind kinds[] = {PI_all_gather, PI_exchange, PI_send, PI_all_reduce, PI_all_to_all};
   for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
@@ -205,7 +204,7 @@ static void a_thousand_ranks(void) { many_ranks(1024); }
 static void sixteen_thousand_ranks(void) { many_ranks(16384); }
 
 /* Members whose rows differ in length, and which have `rows` of them each: without rows nothing is sent and nothing
- * differs, with rows it does; neither takes a look at each pair. */
+ * differs, with rows it does; neither case examines each pair. */
 static void unlike_members(ProgramInstrKind kind, int64_t rows, RtStatus want) {
   const uint32_t ranks = 16384;
   Make m = make_new(1);
@@ -239,19 +238,19 @@ static void unlike_members_of_many(void) {
   }
 }
 
-/* An image that says it is for more ranks than anybody has is refused before anything is made for each. */
+/* An image for more ranks than any machine has is refused before anything is allocated for each. */
 static void too_many_ranks(void) {
   Make m = one_collective(PI_all_gather, PROGRAM_MAX_RANKS + 1, 1);
   void *image;
   size_t bytes;
   RtError error = {0};
   ProgramFacts facts = {"m", "t", "t", 1, 0, NULL};
-  CHECK(program_builder_finish(m.b, &facts, &image, &bytes, &error) == RT_INTERNAL); /* it opens what it made */
+  CHECK(program_builder_finish(m.b, &facts, &image, &bytes, &error) == RT_INTERNAL); /* it opens its own result */
   CHECKF(strstr(error.text, "the size of axes[0]"), "%s", error.text);
   program_builder_free(m.b);
 }
 
-/* A program for more ranks than one machine starts is refused when it is opened, before a look at each rank. */
+/* A program for more ranks than one machine starts is refused when it is opened, before each rank is examined. */
 static void too_many_to_start(void) {
   Make make = one_collective(PI_all_gather, SESSION_MAX_RANKS + 1, 1);
   const char *path = make_artifact(&make, "many");

@@ -28,7 +28,8 @@ static const Case cases[] = {
 };
 enum { CASES = sizeof cases / sizeof *cases };
 
-/* An opened Program with these weights, or, of more rows, those that are in no file; its file holds 3, 3.5, 4, ... */
+/* An opened Program with these weights, or, with n_rows rows, those that are in no file; its file holds 3, 3.5, 4,
+   ... */
 static Artifact artifact_with(void **image, int64_t n_rows) {
   Make m = make_new(1);
   float values[ROWS * COLUMNS];
@@ -106,7 +107,7 @@ static ParamFiles *open_files(const Artifact *a, const char *other, Weights **w)
   return files;
 }
 
-/* Files that are to be refused, by the host, which maps nothing, and by a rank. */
+/* Files that the host, which maps nothing, and a rank must refuse. */
 static RtStatus open_both(const Artifact *a, const char *other, RtError *error) {
   ParamFiles *files = NULL;
   Weights *w = NULL;
@@ -137,7 +138,7 @@ static void parts(void) {
   free(image);
 }
 
-/* What takes long is seen to go on, whether its rows are taken whole or cut. */
+/* Long reads signal their progress, whether rows are read whole or cut. */
 static void signs_of_life(void) {
   enum { MANY = 1 << 20 };
   void *image;
@@ -197,7 +198,7 @@ static void other_files(void) {
   free(image);
 }
 
-/* Of a file over 64 MiB every byte counts, and both ways to compute its hash agree. */
+/* In a file over 64 MiB every byte counts, and both ways to compute its hash agree. */
 static void large_files(void) {
   enum { BYTES = PROGRAM_HASH_SMALL + (3 << 20) + 5 };
   static const size_t places[] = {0, (16 << 20) + 77, (33 << 20) + 500001, BYTES - 1};
@@ -214,7 +215,7 @@ static void large_files(void) {
   int fd = open(path, O_RDONLY);
   CHECK(artifact_hash_file(fd, 0, BYTES, NULL, &hash) && hash == program_blob_hash(bytes, BYTES));
   CHECK(artifact_hash_file(fd, 7, 1000001, NULL, &hash) && hash == program_blob_hash(bytes + 7, 1000001));
-  CHECK(!artifact_hash_file(fd, 0, BYTES + 1, NULL, &hash)); /* cut short */
+  CHECK(!artifact_hash_file(fd, 0, BYTES + 1, NULL, &hash)); /* truncated */
   close(fd);
   free(bytes);
 }

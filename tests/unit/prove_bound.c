@@ -1,5 +1,4 @@
-/* What the prover takes to be at most something else is so at every size it is tried at, and the bounds that windows
- * need are found. */
+/* The prover's upper bounds hold at every size that is tried, and the bounds that windows need are found. */
 #include "base/random.h"
 #include "proof/prove_relation.h"
 #include "tests/test.h"
@@ -81,7 +80,7 @@ static void proofs_hold(void) {
   arena_free(arena);
 }
 
-/* A minimum that occurs twice has one value, while its symbol, which 0 in its place hides, has another. */
+/* A minimum that occurs twice has one value, while its symbol, which is hidden by a 0 in its place, has another. */
 static const Expr *with_extremum(Setting *s) {
   Module *m = s->m;
   const Expr *x = any(s, below(s, 2)), *y = any(s, below(s, 2));

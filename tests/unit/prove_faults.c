@@ -2,9 +2,8 @@
  *
  * Each case: a level-1 model, a mesh, random legal strategies; the lowered program must be proved.  Then every place
  * where a fault of some kind can be planted gets one, and the prover judges the mutant without running it.  A mutant
- * may be harmless (a constant cut at the wrong place is still that constant): one that is proved is run in the
- * interpreter, and must there give what level 1 gives.  The seed of a failing case is printed.
- */
+ * may be harmless (a constant cut at the wrong place is still that constant): a proved one is run in the interpreter,
+ * and must give the results of level 1.  The seed of a failing case is printed. */
 #include <stdlib.h>
 
 #include "ir/run/interp.h"
@@ -24,7 +23,7 @@ static uint32_t draw(uint32_t n) {
   return (uint32_t)((seed >> 33) % n);
 }
 
-/* ---- faults: each takes a copy of the program and the operation to spoil; false when it does not apply there */
+/* ---- faults: each takes a copy of the program and the operation to spoil; false if it does not apply there */
 
 typedef struct Fault {
   const char *name;
@@ -76,7 +75,7 @@ static bool wrong_gather_axis(Module *m, Func *f, size_t at) {
   return m->mesh.axes[a].size == m->mesh.axes[other].size && set_attr(f, at, AT_mesh_axis, attr_i(AT_mesh_axis, other));
 }
 
-/* The bias lands on every partial sum: add(all_reduce(x), b) becomes all_reduce(add(x, b)). */
+/* The bias is added to every partial sum: add(all_reduce(x), b) becomes all_reduce(add(x, b)). */
 static bool early_bias(Module *m, Func *f, size_t at) {
   (void)m;
   Op *add = op_at(f, at);
@@ -213,7 +212,7 @@ static bool reduced_twice(Module *m, Func *f, size_t at) {
   return false;
 }
 
-/* What decides on rounds is what each rank has computed, not what the first one has. */
+/* Each rank decides on rounds by its own value, not by that of the first. */
 static bool own_decision(Module *m, Func *f, size_t at) {
   Op *op = op_at(f, at);
   int k = op->kind == OP_loop ? 0 : 1;
@@ -238,7 +237,7 @@ static bool fewer_rounds(Module *m, Func *f, size_t at) {
   return set_attr(f, at, AT_trips, attr_e(AT_trips, ex_addi(m, op_expr(op_at(f, at), AT_trips), -1)));
 }
 
-/* Two carries of a type begin, or go on, as the other one. */
+/* Two carries of a type swap their initial values, or their next ones. */
 static bool exchanged(Func *f, size_t at, OpKind kind, int operand) {
   Op *op = op_at(f, at), *other = op + 1;
   if (op->kind != kind || at + 1 == f->ops.n || other->kind != kind) return false;
@@ -260,7 +259,7 @@ static bool carry_stays(Module *m, Func *f, size_t at) {
   return true;
 }
 
-/* What a carry becomes is another part than it was. */
+/* The next value of a carry is another part than before. */
 static bool moved_carry(Module *m, Func *f, size_t at) {
   if (op_at(f, at)->kind != OP_leave) return false;
   const Op *made = op_of(f, op_at(f, at)->in[1]);
@@ -273,7 +272,7 @@ static bool mirrored_place(Module *m, Func *f, size_t at) {
   return has_place(op_at(f, at)->kind) && mirrored_start(m, f, at);
 }
 
-/* Rows that several ranks have added to are taken for whole. */
+/* Rows that several ranks have added to are taken as whole. */
 static bool rows_not_reduced(Module *m, Func *f, size_t at) {
   (void)m;
   if (op_at(f, at)->kind != OP_all_reduce) return false;
@@ -281,7 +280,7 @@ static bool rows_not_reduced(Module *m, Func *f, size_t at) {
   return (k == OP_scatter || k == OP_put || k == OP_take || op_is_windowed(k)) && skip(f, at);
 }
 
-/* What every rank holds enters a sum once from each. */
+/* A value that every rank holds enters a sum once from each. */
 static bool counted_by_all(Module *m, Func *f, size_t at) {
   (void)m;
   return op_at(f, at)->kind == OP_mask_partial && skip(f, at);
@@ -326,7 +325,7 @@ static bool other_order(Module *m, Func *f, size_t at) {
   return set_attr(f, at, key, attr_i(key, !op_int(op_at(f, at), key, 0)));
 }
 
-/* What reads the first result reads the second. */
+/* Readers of the first result read the second. */
 static bool another_result(Module *m, Func *f, size_t at) {
   Op *op = op_at(f, at);
   (void)m;
@@ -335,7 +334,7 @@ static bool another_result(Module *m, Func *f, size_t at) {
   return true;
 }
 
-/* The smallest for the largest. */
+/* The smallest instead of the largest. */
 static bool other_end(Module *m, Func *f, size_t at) {
   Op *op = op_at(f, at);
   (void)m;
@@ -375,7 +374,7 @@ static bool other_steps(Module *m, Func *f, size_t at) {
   return a && set_attr(f, at, key, attr_ints(m, key, a->n, steps));
 }
 
-/* Windows see what this rank holds, nothing of its neighbours. */
+/* Windows see only this rank's part, nothing of its neighbours. */
 static bool no_halo(Module *m, Func *f, size_t at) {
   Op *op = op_at(f, at);
   const Attr *source = op_attr(op, AT_source);
@@ -430,7 +429,7 @@ enum { FAULTS = (int)(sizeof faults / sizeof faults[0]) };
 static int proved, loops_in_time, planted[FAULTS], planted_here[FAULTS], refuted[FAULTS], unknown[FAULTS],
     wrongly[FAULTS], unproved, harmless_count;
 
-/* ---- the judge of mutants that were proved: are they really harmless? */
+/* ---- the judge of proved mutants: are they really harmless? */
 
 static bool run_func(Module *m, const Func *f, Arena *a, InterpResult *out) {
   Diags *d = diags_new(a);

@@ -1,15 +1,13 @@
-/* The prover against level-2 programs as somebody would write them by hand (tests/hand_write.h), not as lowering makes
- * them.
+/* The prover on level-2 programs as a person would write them by hand (tests/hand_write.h), not as lowering makes them.
  *
- * Random level-1 functions over all kinds of operations are written out for a few ranks, rightly or with slips: wrong
- * starts, pads, units, reductions, axes, parts, at all sizes or only at odd, large or small ones.  Whatever the prover
- * takes for proved is run, at sizes of every kind that the symbols allow, modulo p and in doubles, also with
- * infinities, NaN and -0.0 unless the proof says that it is one over the real numbers; one that computes something else
- * is a fault of the prover.  It is printed with its seed, as small as leaving out slips and outputs makes it.  Not
- * looked at: `starts` of reductions, which only the order of a sum depends on, and states shared by entries.
+ * Random level-1 functions over all kinds of operations are written for a few ranks, correctly or with slips: wrong
+ * starts, pads, units, reductions, axes, parts, at all sizes or only at odd, large or small ones.  Every program that
+ * is proved is run, at sizes of every kind that the symbols allow, modulo p and in doubles, also with infinities, NaN
+ * and -0.0 unless the proof is over the real numbers; if it computes something else, that is a fault of the prover.  It
+ * is printed with its seed, reduced by leaving out slips and outputs.  Not examined: `starts` of reductions, which
+ * affect only the order of a sum, and states shared by entries.
  *
- * usage: test_prove_hand [first seed [count of graphs [folder for the faults]]]
- */
+ * usage: test_prove_hand [first seed [count of graphs [folder for the faults]]] */
 #include <math.h>
 #include <stdlib.h>
 
@@ -35,9 +33,9 @@ static const char *const symbols[] = {
 
 static long graphs, written, verdicts[3], faults, unknown_right, refuted_right, proved_with_slips, over_reals;
 
-/* ---- what level 1 gives, at every size, in both domains; made when it is needed */
+/* ---- results of level 1, at every size, in both domains; computed on demand */
 
-/* Modulo p; in doubles whose sums are exact; in doubles some of which are no numbers. */
+/* Modulo p; in doubles whose sums are exact; in doubles with infinities and NaN. */
 typedef enum Mode { MODULO_P, EXACT, SPECIAL, MODES } Mode;
 static const char *const mode_names[] = {"modulo p", "in doubles", "with infinities and NaN"};
 
@@ -64,7 +62,7 @@ static void fill(InterpTensor *t, Mode mode, uint64_t seed) {
     t->cells[i].f = numbers[random_below(seed, 3, (uint64_t)i, mode == EXACT ? 16 : 22)];
 }
 
-/* Inputs of a size that is soon run. */
+/* Inputs small enough to run quickly. */
 static bool is_small(const Case *c, const int64_t *values) {
   int64_t all = 0;
   for (size_t i = 0; i < c->l1->ops.n; i++) {
@@ -112,8 +110,8 @@ static const char *differs(const Want *w, const InterpResult *got, InterpDomain 
   return NULL;
 }
 
-/* What a proof promises: the same numbers; the same bits where ranks do not add; infinities, NaN and the sign of zeros
- * unless it says that it is one over the real numbers. */
+/* The promise of a proof: the same numbers; the same bits if ranks do not add; infinities, NaN and the sign of zeros
+ * unless the proof is over the real numbers. */
 typedef struct Promise {
   bool adds, reals;
 } Promise;
@@ -139,7 +137,7 @@ static const char *run_at(Case *c, const Func *l2, int size, Mode mode, Promise 
   return why;
 }
 
-/* NULL when the program keeps the promise wherever level 1 computes anything. */
+/* NULL if the program keeps the promise wherever level 1 computes anything. */
 static const char *run_everywhere(Case *c, const Func *l2, Promise promise, Arena *arena) {
   const char *why = NULL;
   for (int mode = 0; mode < MODES; mode++)
@@ -150,13 +148,13 @@ static const char *run_everywhere(Case *c, const Func *l2, Promise promise, Aren
   return why;
 }
 
-/* ---- a fault, made small */
+/* ---- reducing a fault */
 
 static bool is_live(const bool *live, const Op *op) {
   return op->kind == OP_write || op_is_loop_part(op->kind) || (op->out && live[op->out]);
 }
 
-/* Leaves out the operations that nothing of the outputs needs. */
+/* Leaves out operations that no output needs. */
 static Func *pruned(Module *m, const Func *f) {
   Func *g = copy_func(m, f);
   bool *live = ARENA_ARRAY(m->arena, bool, f->values.n);
@@ -167,7 +165,7 @@ static Func *pruned(Module *m, const Func *f) {
   for (size_t i = 0; i < g->ops.n; i++) {
     Op op = g->ops.items[i];
     if (!is_live(live, &op)) {
-      if (op.out) g->values.items[op.out].type = type_get(m, DT_f64, 0, NULL); /* its extents are no more */
+      if (op.out) g->values.items[op.out].type = type_get(m, DT_f64, 0, NULL); /* its extents are dropped */
       continue;
     }
     if (op.out) g->values.items[op.out].op = (int)n;
@@ -223,7 +221,7 @@ static const char *fault_text(Module *m, const Func *l1, const Func *l2, const c
   return text_str(&t);
 }
 
-static const char *folder; /* where faults are written; NULL */
+static const char *folder; /* where faults are written; NULL if nowhere */
 
 static void keep(const char *text, const char *kind, uint64_t seed, int version) {
   if (!folder) return;
@@ -241,12 +239,12 @@ static void report(const char *text, uint64_t seed, int version) {
 
 /* ---- one graph */
 
-typedef struct Draw { /* what a program was drawn from, to draw it again */
+typedef struct Draw { /* the origin of a program, to draw it again */
   Random r;
   int rate;
 } Draw;
 
-/* Slips that do not matter are taken back one by one. */
+/* Slips that do not matter are undone one by one. */
 static void examine_fault(Case *c, const Draw *draw, int decisions, uint64_t seed, int version, Arena *arena) {
   bool held[MAX_HELD] = {false};
   HandResult result;
@@ -293,7 +291,7 @@ static void check_version(Case *c, Random *r, uint64_t seed, int version, Arena 
     examine_fault(c, &draw, result.decisions, seed, version, arena);
 }
 
-/* Sizes that the symbol allows: a few small ones, and some at random. */
+/* Sizes that the symbol allows: a few small ones, and some random ones. */
 static void choose_sizes(Case *c, Random *r) {
   int n = module_symbol_find(c->m, "n");
   const Symbol *s = &c->m->symbols.items[n];

@@ -1,6 +1,5 @@
-/* Loops in the prover, on level-2 programs written by hand: right ones are proved and give level 1's numbers, each
- * fault planted in their text is refuted.  tests/unit/guard_loops.c does the same with the programs that lowering
- * makes. */
+/* Loops in the prover, on hand-written level-2 programs: right ones are proved and give level 1's numbers, each fault
+ * planted in their text is refuted.  tests/unit/guard_loops.c does the same with lowered programs. */
 #include "proof/prove.h"
 #include "tests/interp_test.h"
 
@@ -38,8 +37,8 @@ static const Model recurrent = {
     "repeat \"again\" %t\n%hl = leave %h, %h1 : f32[2, 2]\n%sl = leave %s, %s1 : f32[3, 2, 2]\noutput \"h\" %hl "
     "@{1:a}\noutput \"s\" %sl @{2:a}"};
 
-/* Two carries that are swapped, a loop in a loop, a condition on the data; the state is cut in rows, the condition
- * needs all of them. */
+/* Two carries that are swapped, a nested loop, a condition on the data; the state is cut in rows, the condition needs
+ * all of them. */
 static const Model nested = {"nested", "mesh [a=2]\n",
                              "%x = input {name=\"x\"} : f32[4, 2] %y = input {name=\"y\"} : f32[4, 2] %k = const "
                              "{value=3} : i64[] %two = const {value=2} : i64[] %big = const {value=4} : f32[]\n"
@@ -62,8 +61,8 @@ static const Model nested = {"nested", "mesh [a=2]\n",
                              "repeat \"outer\" %t, %more\n%pl = leave %p, %gl : f32[2, 2]\n%ql = leave %q, %p : f32[2, "
                              "2]\noutput \"p\" %pl @{0:a}\noutput \"q\" %ql @{0:a}"};
 
-/* Two loops of the same rounds from splats of different extents, whose terms do not tell them apart; the first does not
- * vary over its rows. */
+/* Two loops of the same rounds from splats of different extents, whose terms do not distinguish them; the first does
+ * not vary over its rows. */
 static const Model twins = {"twins", "mesh [a=2]\n",
                             "%x = input {name=\"x\"} : f32[6] %k = const {value=3} : i64[] %z = const {value=1} : "
                             "f32[4] %v = const {value=1} : f32[6]\n"

@@ -1,12 +1,11 @@
-/* Real models under random plans: every program that lowering makes of them is proved, none is refuted or left open.
+/* Real models under random plans: every lowered program is proved, none is refuted or left open.
  *
- * The models are those of examples/, small ones, with all their entries and prepared weights; other files may be named.
+ * The models are those of examples/, small ones, with all their entries and prepared weights; other files may be given.
  * Meshes have 2 to 12 ranks, one to three axes, stages and micro-batches.  A plan is drawn operation by operation, or
- * searched with degrees drawn at random, or searched and then changed at random except for what the micro-batches cut.
- * What cannot be converted (a value cut over micro-batches that is needed whole) is no plan and not counted.
+ * searched with random degrees, or searched and then changed at random except for cuts into micro-batches.  A choice
+ * that cannot be converted (a value cut over micro-batches that is needed whole) is no plan and not counted.
  *
- * usage: test_prove_plans [first seed [plans [file...]]]
- */
+ * usage: test_prove_plans [first seed [plans [file...]]] */
 #include <stdlib.h>
 
 #include "base/file.h"
@@ -58,7 +57,7 @@ static int below(Random *r, int n) { return (int)random_below(r->seed, 12, r->dr
 
 static long proved, no_plan, open_ones, by_kind[3], with_stages, with_time;
 
-/* ---- a model behind the passes */
+/* ---- a model after the passes */
 
 static Module *load_dsl(Arena *a, const Source *s, Diags *d) {
   DslDefine defines[MAX_DEFINES];
@@ -95,7 +94,7 @@ static Module *load(Arena *a, const Source *s, Random *r, Diags *d) {
   return NULL;
 }
 
-/* The entries; what is called or prepares is none. */
+/* The entries; functions that are called or prepare weights are none. */
 static int entries_of(const Module *m, Func **l1s) {
   int n = 0;
   for (size_t i = 0; i < m->funcs.n && n < MAX_ENTRIES; i++)

@@ -1,4 +1,4 @@
-/* tests/unit/prove_prepare.c - the prover on level 2 of @prepare: what is right is proved, faults planted in the text
+/* tests/unit/prove_prepare.c - the prover on level 2 of @prepare: right programs are proved, faults planted in the text
  * are refuted. */
 #include <string.h>
 
@@ -56,7 +56,7 @@ static const char program[] =
     "  output \"w\" %w.1 @{0:tp}\n"
     "}\n";
 
-/* The last place of `from` becomes `to`; the program still keeps the rules of the verifier. */
+/* The last occurrence of `from` becomes `to`; the program still keeps the rules of the verifier. */
 typedef struct Fault {
   const char *what, *from, *to, *reason;
 } Fault;
@@ -76,7 +76,7 @@ static const Fault faults[] = {
      "  %all = all_gather %part {mesh_axis=tp, axis=1} : f32[8, 6]\n"
      "  %again = shard_slice %all {axis=1, start=3*@tp} : f32[8, 3]\n  output \"both\" %again @{1:tp}\n",
      "communication"},
-    {"weight nobody asked for", "output \"both\" %part @", "output \"none\" %part @", "no such weight"},
+    {"weight that is not needed", "output \"both\" %part @", "output \"none\" %part @", "no such weight"},
 };
 
 static const char *last_place(const char *text, const char *what) {
@@ -102,7 +102,7 @@ static void right_program_is_proved(void) {
   Proof p = prove_text(a, program, &m);
   CHECKF(p.verdict == PROVED, "%s at %s: %s", verdict_name(p.verdict), p.op, p.reason);
   Func *user = module_func(m, "main.spmd");
-  CHECK(prove_prepare(m, NULL, NULL, 1, &user).verdict == REFUTED); /* its weights are made by nobody */
+  CHECK(prove_prepare(m, NULL, NULL, 1, &user).verdict == REFUTED); /* no function computes its weights */
   CHECK(prove_prepare(m, NULL, NULL, 0, NULL).verdict == PROVED);
   module_free(m);
   arena_free(a);
@@ -126,7 +126,7 @@ static void faults_are_refuted(void) {
   }
 }
 
-/* At level 2 an output may occur in several layouts, but none may take the place of another. */
+/* At level 2 an output may occur in several layouts, but none may replace another. */
 static void outputs_are_all_there(void) {
   static const char *const parts[] = {"output \"b\" %x @{0:tp}", "output \"a\" %whole @{}"};
   for (int i = 0; i < 2; i++) {

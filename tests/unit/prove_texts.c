@@ -1,10 +1,9 @@
-/* Programs written by hand (tests/proofs), each with what the prover must say of @rank as @main, and what running both
- * shows.
+/* Hand-written programs (tests/proofs), each with the prover's verdict on @rank as @main, and the results of running
+ * both.
  *
- * `# EXPECT:` begins with the verdict; the reason, or what a proof leaves open, contains the text behind it.  Every `#
- * RUN:` line names sizes (n=3) and says `equal` or `differs`: a wrong program must be seen to be wrong, and nothing
- * that is proved may be.  `special` draws zeros of both signs, infinities and NaN, `bits` compares to the bit.
- */
+ * `# EXPECT:` begins with the verdict; the reason, or the open part of a proof, contains the text after it.  Every `#
+ * RUN:` line names sizes (n=3) and says `equal` or `differs`: a wrong program must be seen to be wrong, and no proved
+ * one may be.  `special` draws zeros of both signs, infinities and NaN, `bits` compares to the bit. */
 #include <dirent.h>
 #include <math.h>
 
@@ -37,7 +36,7 @@ static void fill(InterpTensor *t, const Ran *r, InterpDomain domain, uint64_t se
     t->cells[i].f = odd[random_below(seed, 3, (uint64_t)i, sizeof odd / sizeof *odd)];
 }
 
-/* Inputs, and states and weights of any numbers. */
+/* Inputs, and states and weights with random numbers. */
 static bool run(const Trial *t, const Ran *r, const char *func, InterpDomain domain, uint64_t seed, InterpResult *out) {
   Module *m = t->m;
   InterpNamed *states = ARENA_ARRAY(t->arena, InterpNamed, m->states.n),

@@ -1,6 +1,5 @@
-/* tests/unit/runtime_beside.c - communication beside computation on CPU ranks: who computes calls `check` now and then,
- * which moves all that can be moved, so that a message many times as large as a ring arrives without any wait.
- */
+/* tests/unit/runtime_beside.c - communication beside computation on CPU ranks: a computing rank calls `check` now and
+ * then, which moves all that can be moved, so that a message many times as large as a ring arrives without any wait. */
 #include <stdlib.h>
 
 #include "runtime/comm/cpu.h"

@@ -1,9 +1,8 @@
 /* tests/unit/runtime_comm.c - every collective on 1 to 8 rank processes against a sequential reference.
  *
- * Operations are drawn at random from a seed that all ranks share, so each rank knows every member's input
- * and computes the expected bytes of its own destination with the slow loops below; the whole
- * destination buffer is compared, strays included.  APC_TEST_SEED=N repeats one seed.
- */
+ * Operations are drawn at random from a seed that all ranks share, so each rank knows every member's input and computes
+ * the expected bytes of its own destination with the slow loops below; the whole destination buffer is compared,
+ * including the bytes around it.  APC_TEST_SEED=N repeats one seed. */
 #include <inttypes.h>
 #include <math.h>
 
@@ -25,7 +24,7 @@ typedef struct Payload {
 typedef struct Draw {
   CommOp op;
   int n, self, members[SESSION_MAX_RANKS];
-  CommBlock send[SESSION_MAX_RANKS][SESSION_MAX_RANKS]; /* [i][j]: what group rank i sends to j */
+  CommBlock send[SESSION_MAX_RANKS][SESSION_MAX_RANKS]; /* [i][j]: the block that group rank i sends to j */
   CommBlock recv[SESSION_MAX_RANKS][SESSION_MAX_RANKS]; /* [j][i]: where j receives it; shape differs */
   size_t src_bytes[SESSION_MAX_RANKS], dst_bytes[SESSION_MAX_RANKS];
   bool in_place;
@@ -47,7 +46,7 @@ static size_t draw_count(uint64_t *seed) {
   }
 }
 
-/* A block of `count` units somewhere after *end, in rows where they divide. */
+/* A block of `count` units somewhere after *end, in rows if they divide it. */
 static CommBlock draw_block(uint64_t *seed, size_t count, size_t unit, size_t *end) {
   size_t rows = 1;
   if (count > 1 && below(seed, 2)) {
@@ -308,7 +307,7 @@ static RtStatus land(RankContext *r, Flight *f, int position, RtError *error) {
   return status;
 }
 
-/* Up to SEVERAL flights of operations under way at a time, waited for in any order. */
+/* Up to SEVERAL groups of operations in flight at a time, waited for in any order. */
 static RtStatus random_job(RankContext *r, const Payload *p, RtError *error) {
   uint64_t seed = p->seed;
   int groups[GROUPS_MOST][SESSION_MAX_RANKS], sizes[GROUPS_MOST], ids[GROUPS_MOST];
@@ -404,7 +403,7 @@ static RtStatus disagree_job(RankContext *r, RtError *error) {
   return all_reduce_floats(r, r->rank == r->world - 1 ? 42 : 41, values, 4, error);
 }
 
-/* Bytes sent are as the algorithm promises, and bad operations are refused. */
+/* The bytes sent are those of the algorithm, and bad operations are refused. */
 static RtStatus counts_job(RankContext *r, RtError *error) {
   enum { N = 10000 };
   static float values[N];

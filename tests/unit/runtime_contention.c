@@ -15,7 +15,7 @@
 
 #define MS INT64_C(1000000)
 
-/* A look long ago: contention_spin asks the verdict only. */
+/* With a look long ago: contention_spin uses the verdict only. */
 static int64_t spin_at(Contention *c, int64_t now) {
   ContentionWatch seen = {.looked = now};
   return contention_spin(c, &seen, now);
@@ -31,7 +31,7 @@ static void test_verdict(void) {
   CHECK(spin_at(&c, now + 1000 * MS) == CONTENTION_SPIN);
 }
 
-/* Found again and again as soon as it is over: ever longer, up to a second; after a calm time short again. */
+/* Repeatedly found right after it was over: ever longer, up to a second; after a calm time short again. */
 static void test_pauses(void) {
   Contention c = {0};
   int64_t now = 1000 * MS, before = 0;
@@ -65,7 +65,7 @@ static bool spins_until(Contention *c, ContentionWatch *w, int64_t want) {
   return false;
 }
 
-/* Another process on our core is seen, with the system's count and without. */
+/* Another process on our core is detected, with and without the system's count. */
 static void test_shared_core(void) {
   cpu_set_t before, one;
   sched_getaffinity(0, sizeof before, &before);
@@ -112,7 +112,7 @@ static void test_version_2(void) {
   free(root);
 }
 
-/* A container: its own group is the root, and the path that /proc names is not there. */
+/* A container: its own group is the root, and the path in /proc does not exist. */
 static void test_container(void) {
   char *root = new_root("container", "0::/system.slice/docker-1\\n");
   file(root, "/sys/fs/cgroup", "cpu.max", "200000 100000\\n");

@@ -1,4 +1,4 @@
-/* tests/unit/runtime_launch.c - which rank the environment says a process is, and where its ranks meet. */
+/* tests/unit/runtime_launch.c - the rank of a process from the environment, and the meeting place of its ranks. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -37,7 +37,7 @@ static const char *const names[] = {"APC_RANK",
                                     "APC_ADDR",
                                     "APC_TRANSPORT"};
 
-/* The environment is "A=1 B=2"; asks, and forgets it. */
+/* Calls launch_find with only these variables set: "A=1 B=2". */
 static RtStatus find(const char *environment, LaunchFlags flags, Launch *out) {
   RtError error = {0};
   char text[1000];

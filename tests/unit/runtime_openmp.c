@@ -1,5 +1,5 @@
-/* Libraries that need more of OpenMP than the threads of compiled programs have are refused (runtime/device/openmp.h).
- * Linked like the stub: this program exports the names in runtime/stub/threads.list. */
+/* Libraries that need more of OpenMP than compiled programs provide are refused (runtime/device/openmp.h).  Linked like
+ * the stub: this program exports the names in runtime/stub/threads.list. */
 #include <dlfcn.h>
 
 #include "runtime/device/openmp.h"

@@ -1,9 +1,7 @@
 /* tests/unit/runtime_session.c - the life of a session, and every way it may end.
  *
- * Ranks work through an endless sequence of collectives until something is killed, stopped, late or reports an
- * error; checked are the status, the rank and step named, the time until it is noticed, and that no process and
- * no memory file is left.
- */
+ * Ranks run an endless sequence of collectives until one is killed, stopped, late or reports an error; the test checks
+ * the status, the rank and step named, the time until it is noticed, and that no process and no memory file is left. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -16,15 +14,15 @@
 #include "tests/ranks/ranks.h"
 #include "tests/test.h"
 
-enum { TIMEOUT_MS = 400, PATIENCE = 60 }; /* seconds: what takes two on an idle machine */
+enum { TIMEOUT_MS = 400, PATIENCE = 60 }; /* seconds, for work that takes two on an idle machine */
 
 typedef enum Job {
   JOB_SUM,     /* adds the rank to each float of the I/O area's first half, sums into the second half */
-  JOB_ENDLESS, /* collectives for ever */
+  JOB_ENDLESS, /* collectives forever */
   JOB_FINITE,  /* collectives for about `milliseconds` */
-  JOB_LOITER,  /* rank `rank` computes for ever, the others wait for it */
-  JOB_MISS,    /* rank `rank` takes steps for ever, but never joins the collective */
-  JOB_EXIT,    /* rank `rank` leaves with code 3 */
+  JOB_LOITER,  /* rank `rank` computes forever, the others wait for it */
+  JOB_MISS,    /* rank `rank` takes steps forever, but never joins the collective */
+  JOB_EXIT,    /* rank `rank` exits with code 3 */
   JOB_REPORT,  /* rank `rank` reports bad input, the others wait for it */
   JOB_THREADS, /* checks OMP_NUM_THREADS */
 } Job;
@@ -201,7 +199,7 @@ static void test_threads_per_rank(void) {
     CHECKF(status == RT_OK, "%s", error.text);
     finish(s, world);
   }
-  setenv("GOMP_SPINCOUNT", "77", 1); /* the user's word counts */
+  setenv("GOMP_SPINCOUNT", "77", 1); /* the user's setting is kept */
   Session *s = start(1, 20000);
   unsetenv("GOMP_SPINCOUNT");
   RtError error = {0};
@@ -329,10 +327,10 @@ static void ending_of(Payload p, RtStatus want, int exit_code, const char *text,
 }
 
 static void test_late_rank(void) {
-  /* Rank 0 may have waited for the time-out before rank 1 has stood still for as long. */
+  /* Rank 0 may have waited for the time-out before rank 1 has been idle for as long. */
   ending_of((Payload){.job = JOB_LOITER, .rank = 1}, RT_LATE, 7, "rank 1 is late", " at step 33 (step text 1/33)");
   ending_of((Payload){.job = JOB_MISS, .rank = 2}, RT_LATE, 7, "rank 2 is late at step 3",
-            "/5), waiting in all_reduce at order key 77"); /* rank 0 or 1: which one is late first is open */
+            "/5), waiting in all_reduce at order key 77"); /* rank 0 or 1: either may be late first */
 }
 
 static void test_failing_rank(void) {
@@ -372,7 +370,7 @@ typedef struct HostChild {
   int pid, ranks[4];
 } HostChild;
 
-/* A host in a process of its own, with four ranks at work; ranks[0] is 0 when that failed. */
+/* A host in a separate process, with four working ranks; ranks[0] is 0 if that failed. */
 static HostChild start_host(int timeout_ms, int milliseconds) {
   HostChild h = {0};
   int pipe_fd[2];
@@ -402,7 +400,7 @@ static HostChild start_host(int timeout_ms, int milliseconds) {
   return h;
 }
 
-/* Orphans come to this process, so that their end can be seen. */
+/* Orphans become children of this process, so that it sees their end. */
 static void expect_ended(int pid, double limit) {
   double before = ranks_now();
   int status = 0, got = 0;
@@ -429,7 +427,7 @@ static void test_killed_host(void) {
   killed_host(SIGINT, false);
 }
 
-/* Ctrl-Z for longer than the time-out makes nobody late. */
+/* Ctrl-Z for longer than the time-out makes no rank late. */
 static void test_suspended_program(void) {
   HostChild h = start_host(TIMEOUT_MS, 500);
   if (!h.ranks[0]) return;

@@ -1,5 +1,5 @@
-/* tests/unit/runtime_threads.c - the threads of compiled programs (runtime/stub/threads.c): every share runs once,
- * whoever runs it. */
+/* tests/unit/runtime_threads.c - the threads of compiled programs (runtime/stub/threads.c): every share runs once, on
+ * any thread. */
 #include <time.h>
 #include <unistd.h>
 
@@ -38,7 +38,7 @@ static void every_share_once(void) {
   }
 }
 
-/* Long enough between regions that everybody sleeps. */
+/* Long enough between regions that all threads sleep. */
 static void after_sleep(void) {
   Region r = {.n = 3};
   for (int i = 0; i < 20; i++) {
@@ -133,7 +133,7 @@ static int64_t processor_time(void) {
   return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-/* Between requests nobody spins, however many regions there were. */
+/* Between requests no thread spins, however many regions there were. */
 static void at_rest(void) {
   Region r = {.n = SHARES};
   for (int i = 0; i < 1000; i++) GOMP_parallel(note, &r, SHARES, 0);

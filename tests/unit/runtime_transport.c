@@ -12,7 +12,7 @@
 
 /* ---- strided blocks ---- */
 
-/* Byte i of the stream, the slow way. */
+/* Byte i of the stream, computed slowly. */
 static char *stream_byte(const Strided *b, size_t i) {
   return b->data + i / b->row_bytes * b->stride + i % b->row_bytes;
 }
@@ -50,7 +50,7 @@ enum { WORLD = 4, MESSAGES = 300, LONGEST = 600000 };
 
 typedef struct Worker {
   pthread_t thread;
-  void *memory; /* NULL: over connections */
+  void *memory; /* NULL over connections */
   int fds[WORLD];
   int rank;
   bool crowded, endless;
@@ -124,7 +124,7 @@ static void *work(void *argument) {
       if (p == w->rank) continue;
       lanes[p][d] = (Lane){.send = d == 0, .buffer = malloc(LONGEST)};
       begin(t, &lanes[p][d], p);
-      if (w->endless && d == 0) break; /* nobody receives: all get stuck */
+      if (w->endless && d == 0) break; /* no receiver: all get stuck */
     }
   w->status = pump(w, t, lanes, &error);
   t->ops->close(t);
@@ -156,7 +156,7 @@ static void run_workers(bool crowded, bool endless, RtStatus want) {
     CHECKF(workers[i].status == want, "rank %d: status %d", i, (int)workers[i].status);
     CHECKF(workers[i].wrong == 0, "rank %d: %zu wrong bytes", i, workers[i].wrong);
   }
-  /* Sleeps last up to ten seconds, so a wake that got lost shows in the time. */
+  /* Sleeps last up to ten seconds, so a lost wake-up shows in the time. */
   CHECKF(ranks_now() - before < (endless ? 1 : 8), "%.2f s", ranks_now() - before);
   free(memory);
 }

@@ -1,5 +1,5 @@
-/* Schedules of pipelines (ir/schedule.h): what published tables say of idle time and memory, that micro-batches ascend,
- * and that the lists of all stages, made with any times, come to their end when messages wait for each other. */
+/* Schedules of pipelines (ir/schedule.h): idle time and memory as in published tables, ascending micro-batches, and
+ * that the lists of all stages, with any times, finish when messages wait for each other. */
 #include <math.h>
 
 #include "base/random.h"
@@ -33,11 +33,11 @@ static ScheduleTable table_of(Arena *a, const Mesh *mesh, ScheduleWork w) {
   return schedule_table(a, mesh, work);
 }
 
-/* With as many micro-batches as places, or more; of whole groups for `interleaved`.  `w` is of a stage. */
+/* With as many micro-batches as places, or more; in whole groups for `interleaved`.  `w` is of a stage. */
 static double want_idle(PipelineSchedule s, int places, ScheduleWork w) {
   double all = (places - 1) * (w.fwd + w.bwd + w.wgt);
   if (s == SCHEDULE_zbh1) return (places - 1) * (w.fwd + w.bwd - w.wgt);
-  return s == SCHEDULE_zbv ? (places - 1) * w.fwd : all; /* of a place: half of, or one of so many parts of that */
+  return s == SCHEDULE_zbv ? (places - 1) * w.fwd : all; /* of a place: a half, or one of so many parts */
 }
 
 static void check_idle(Arena *a, int places, int m, ScheduleWork w) {
@@ -54,7 +54,7 @@ static void check_idle(Arena *a, int places, int m, ScheduleWork w) {
     }
 }
 
-/* What a place keeps: micro-batches of its stages together. */
+/* The micro-batches that a place keeps, of its stages together. */
 static int kept(const ScheduleTable *t, int place) {
   bool apart =
       t->per_place % 3 == 0 && t->per_place * (size_t)t->places == 3 * (size_t)t->stages * (size_t)t->micro_batches;
@@ -136,7 +136,7 @@ static void make_lists(Lists *x, const ScheduleTable *t) {
   for (int p = 0; p < t->places; p++) schedule_sort(x->of[p].rows, x->of[p].n);
 }
 
-/* Is what a call of a stage needs there? */
+/* True if the inputs of a call of a stage are there. */
 static bool has_all(const Lists *x, int stage, int part, int mb) {
   const int *done = x->done[stage];
   int next = stage + 1, before = stage - 1;
@@ -148,7 +148,7 @@ static bool has_all(const Lists *x, int stage, int part, int mb) {
          (last || (is_local(&x->mesh, stage, next) ? x->done[next][BACKWARD] : done[FROM_NEXT]) > mb);
 }
 
-/* One row: a call that has what it needs, or a message whose other end is come to. */
+/* One row: a call whose inputs are there, or a message whose other end is reached. */
 static bool step(Lists *x, int place) {
   static const int ends[PARTS] = {
       [FROM_BEFORE] = TO_NEXT, [TO_NEXT] = FROM_BEFORE, [FROM_NEXT] = TO_BEFORE, [TO_BEFORE] = FROM_NEXT};
@@ -168,7 +168,7 @@ static bool step(Lists *x, int place) {
       o->at < o->n && !q->computes && q->part == other * PARTS + ends[part] && q->micro_batch == r->micro_batch;
   if (!meets) return false;
   int from = part == TO_NEXT || part == TO_BEFORE ? stage : other;
-  CHECK(x->done[from][part == TO_NEXT || part == FROM_BEFORE ? FORWARD : BACKWARD] > r->micro_batch); /* it was made */
+  CHECK(x->done[from][part == TO_NEXT || part == FROM_BEFORE ? FORWARD : BACKWARD] > r->micro_batch); /* computed */
   x->done[stage][part]++, x->done[other][ends[part]]++;
   return l->at++, o->at++, true;
 }
