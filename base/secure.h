@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <sys/auxv.h>
 
+/* True in a program that runs with more rights than its user, as set-uid programs do (AT_SECURE of Linux). */
 static inline bool secure_execution(void) { return getauxval(AT_SECURE) != 0; }
 
 #endif

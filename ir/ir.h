@@ -40,6 +40,7 @@ typedef enum Reduction {
 #undef REDUCTION
   RED_COUNT
 } Reduction;
+/* Returns the name of a reduction; false if the name is unknown. */
 const char *reduction_name(Reduction r);
 bool reduction_find(const char *name, Reduction *out);
 /* Numbers have sum, product, max and min, bool has or and and, every type has one; none is not defined for any type. */
@@ -288,6 +289,7 @@ typedef struct Module {
 } Module;
 
 /* ---- modules and interning (ir/module.c) */
+/* Returns an empty module with an arena of its own. */
 Module *module_new(void);
 void module_free(Module *m);                         /* frees everything that belongs to it */
 const char *module_string(Module *m, const char *s); /* interned: equal strings are equal pointers */
@@ -508,6 +510,7 @@ typedef struct ResultTypes {
 bool infer_types(Module *m, const Func *f, const OpSpec *spec, Diags *diags, ResultTypes *out);
 
 /* ---- text (ir/print.c, ir/parse.c) */
+/* Append the text of a module, a function or one operation, which ir_parse reads back. */
 void module_print(const Module *m, Text *t);
 void func_print(const Module *m, Text *t, const Func *f);
 void op_print(const Module *m, Text *t, const Func *f, const Op *op);

@@ -25,6 +25,7 @@ const void *intern_find(const InternSet *s, uint64_t hash, const void *key,
                         int (*equal)(const void *key, const void *item));
 void intern_add(struct Arena *a, InternSet *s, uint64_t hash, const void *item); /* the item must not be there yet */
 
+/* Returns the hash `h` of earlier values, continued with value v. */
 static inline uint64_t hash_mix(uint64_t h, uint64_t v) {
   h ^= v + 0x9e3779b97f4a7c15u + (h << 6) + (h >> 2);
   h *= 0xff51afd7ed558ccdu;

@@ -29,6 +29,7 @@ typedef struct FileStamp {
   int64_t size, seconds, nanoseconds; /* of the last modification */
 } FileStamp;
 
+/* Returns the stamp of a file. */
 static inline FileStamp file_stamp(const struct stat *st) {
   return (FileStamp){st->st_size, st->st_mtim.tv_sec, st->st_mtim.tv_nsec};
 }

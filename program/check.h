@@ -20,6 +20,7 @@ static inline bool bad(Check *c, const char *section, uint32_t record, const cha
     if (!(condition)) return bad(c, section, record, what); \
   } while (0)
 
+/* True for valid indices of strings and expressions, valid lists, and valid element types. */
 static inline bool text_ok(const Check *c, uint32_t text) { return text < c->p->n_strings; }
 static inline bool expr_ok(const Check *c, uint32_t e) { return e < c->p->n_exprs; }
 static inline bool list_ok(const Check *c, ProgramList l) { return (uint64_t)l.first + l.n <= c->p->n_indices; }

@@ -40,6 +40,7 @@ typedef struct CommBlock {
   size_t offset, rows, row_bytes, stride;
 } CommBlock;
 
+/* A block of contiguous bytes; the bytes of a block. */
 static inline CommBlock comm_contiguous(size_t offset, size_t bytes) { return (CommBlock){offset, 1, bytes, bytes}; }
 static inline size_t comm_block_bytes(CommBlock b) { return b.rows * b.row_bytes; }
 

@@ -32,6 +32,7 @@ typedef struct Epilogue {
   Activation activation;
 } Epilogue;
 
+/* True if the epilogue does anything. */
 static inline bool epilogue_any(Epilogue e) { return e.bias || e.residual || e.activation != ACT_none; }
 
 /* Returns "relu"; activation < ACT_COUNT. */

@@ -367,6 +367,7 @@ enum { PROGRAM_USES_SYMBOL = 1, PROGRAM_USES_PLACE = 2, PROGRAM_USES_MICRO_BATCH
 RtStatus program_open(const void *image, size_t bytes, Program *out, RtError *error);
 void program_close(Program *p);
 
+/* Return a string and the items of a list of an opened Program; valid until program_close. */
 static inline const char *program_text(const Program *p, uint32_t text) { return p->strings + text; }
 static inline const uint32_t *program_list(const Program *p, ProgramList l) { return p->indices + l.first; }
 /* Return names as in the tables ("gemm", "activation", "forward"); "?" for numbers outside. */

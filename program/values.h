@@ -26,6 +26,7 @@ RtStatus program_values_bind(ProgramValues *v, const int64_t *symbols, uint32_t 
 /* Copies all values of one rank: values[n_exprs]. */
 void program_values_of_rank(const ProgramValues *v, uint32_t rank, int64_t *values);
 
+/* Returns the value of an expression on a rank, in the micro-batch that was bound last. */
 static inline int64_t program_value_of(const ProgramValues *v, uint32_t rank, uint32_t expr) {
   uint32_t column = v->column[expr];
   return column == PROGRAM_NONE ? v->common[expr] : v->own[(size_t)rank * v->n_own + column];

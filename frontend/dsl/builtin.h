@@ -37,6 +37,7 @@ bool dsl_arg_axes(Args *a, int i, int rank, int *n, int axes[MAX_RANK]); /* asce
 bool dsl_arg_sizes(Args *a, int i, int *n, const Expr *sizes[MAX_RANK]); /* a list of integers */
 bool dsl_arg_type(Args *a, int i, const Type **out);
 
+/* Returns the type of a tensor of the function under construction. */
 static inline const Type *arg_type_of(const Args *a, Val v) { return type_of(a->ev->b.f, v); }
 
 #define BUILTIN(name, parameters, function, doc) BuiltinFunction function;

@@ -125,10 +125,13 @@ const char *dsl_scope_join(DslEval *ev, const char *scope, const char *name);
 void dsl_apply_labels(DslEval *ev);
 
 /* ---- evaluation */
+
+/* Evaluates an expression; V_ERROR after reporting, or if an error of the node was reported before. */
 DslValue dsl_expression(DslEval *ev, DslNode *n);
 void dsl_statements(DslEval *ev, DslNode *list);        /* statement.c */
 void dsl_loop(DslEval *ev, DslNode *n);                 /* loop.c */
 bool dsl_condition(DslEval *ev, DslNode *n, bool *out); /* a compile-time condition */
+/* Set a variable, or find it by name; NULL if there is none. */
 void dsl_variable_set(DslEval *ev, Variables *vs, const char *name, DslValue value, const char *state);
 Variable *dsl_variable_find(const Variables *vs, const char *name);
 /* Binds the arguments and runs the function. */
@@ -145,6 +148,9 @@ bool dsl_step(DslEval *ev, DslNode *n);
 static inline void dsl_spend_text(DslEval *ev, size_t n) { ev->steps += (int64_t)(n / 16); }
 
 /* ---- operators (operators.c) */
+
+/* Evaluate an operator on evaluated operands: numbers are folded, tensors become operations.  V_ERROR after
+ * reporting. */
 DslValue dsl_unary(DslEval *ev, DslNode *n, NodeOp op, DslValue a);
 DslValue dsl_binary(DslEval *ev, DslNode *n, NodeOp op, DslValue a, DslValue b);
 /* Returns the tensor for a value: tensors are unchanged, numbers become constants of the type `like`. */
@@ -157,10 +163,14 @@ bool dsl_value_number(DslValue v, double *out); /* INT constant or FLOAT */
 bool dsl_value_const(DslValue v, int64_t *out); /* INT constant */
 
 /* ---- indexing (index.c) */
+
+/* Evaluate x[...] and x.shape, x.rank or x.dtype.  V_ERROR after reporting. */
 DslValue dsl_index(DslEval *ev, DslNode *n);
 DslValue dsl_field(DslEval *ev, DslNode *n);
 
 /* ---- built-in functions (builtin.c) */
+
+/* True if there is a function of that name; tries all names as corrections of a typo; evaluates a call. */
 bool dsl_builtin_exists(const char *name);
 void dsl_builtin_nearest(Nearest *n);
 DslValue dsl_builtin(DslEval *ev, DslNode *call);

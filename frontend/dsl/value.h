@@ -32,6 +32,7 @@ typedef struct DslValue {
   } u;
 } DslValue;
 
+/* Return values of each kind; strings and lists are kept by reference. */
 static inline DslValue value_expr(const Expr *e) { return (DslValue){.kind = V_INT, .u.e = e}; }
 static inline DslValue value_float(double f) { return (DslValue){.kind = V_FLOAT, .u.f = f}; }
 static inline DslValue value_string(const char *s) { return (DslValue){.kind = V_STRING, .u.s = s}; }

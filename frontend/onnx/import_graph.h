@@ -91,6 +91,7 @@ struct Import {
       *biases; /* by node of the model's graph: a weight that its exporter left out; NULL if none (import_ties.c) */
 };
 
+/* Returns the location of node i of the current graph, for diagnostics. */
 static inline Loc onnx_node_loc(const Import *im, size_t i) {
   return (Loc){.file = im->loc.file, .node = im->g->names[i]};
 }
@@ -99,9 +100,12 @@ static inline Loc onnx_node_loc(const Import *im, size_t i) {
 ImportItem *import_find(const Import *im, const char *name); /* in this graph or an outer one; NULL if none */
 ImportItem *import_define(Import *im, const char *name,
                           Loc loc); /* a new item; NULL after an error if the name is taken */
+/* Registers the declared types of values. */
 void import_value_infos(Import *im);
+/* Defines the items of initializers.  False after an error. */
 bool import_initializers(Import *im);
 void import_name_nodes(Import *im, const char *prefix); /* prefix: name of the outer node, or NULL */
+/* Defines the items of node outputs.  False after an error: a name is taken. */
 bool import_node_outputs(Import *im);
 bool import_live_nodes(Import *im); /* false after an error; missing operators are reported all at once */
 

@@ -83,6 +83,8 @@ const Expr *import_dim(Import *im, const char *value, size_t k,
 void import_rename(Import *im, const char *name, ImportItem *to);   /* the name refers to that item from now on */
 
 /* ---- inputs */
+
+/* True if input i is present. */
 bool has_input(const ImportNode *n, size_t i);
 const Type *input_type(const ImportNode *n, size_t i); /* the input must be present */
 Val input(ImportNode *n, size_t i);                    /* builds it; 0 after an error, or if absent */
@@ -103,13 +105,18 @@ bool node_extent(ImportNode *n, double x, int64_t *out); /* rounds a computed ex
 bool input_number(ImportNode *n, size_t i, double *out); /* reads a constant of one element; false without a report */
 
 /* ---- outputs */
+
+/* True if output i is used. */
 bool wants(const ImportNode *n, size_t i);
 bool import_set_output(ImportNode *n, size_t i, Val v); /* false if v is 0 */
+/* Makes output i a list of known integers.  Always true. */
 bool import_set_known(ImportNode *n, size_t i, ImportKnown k);
 void import_set_alias(ImportNode *n, size_t i, ImportItem *from);        /* uses of the output read `from` */
 void import_set_tensor(ImportNode *n, size_t i, const ImportItem *from); /* a tensor of the file, by item_of_tensor */
 
 /* ---- attributes; a wrong type is reported and makes the node fail */
+
+/* True if the attribute is present; its value, or `otherwise` if absent. */
 bool has_attr(const ImportNode *n, const char *name);
 int64_t node_int(ImportNode *n, const char *name, int64_t otherwise);
 double node_float(ImportNode *n, const char *name, double otherwise);

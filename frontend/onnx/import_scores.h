@@ -32,6 +32,7 @@ typedef struct Scores {
 
 enum { SHOW_PRODUCT, SHOW_CAPPED, SHOW_BIASED, SHOW_SOFTMAX };
 
+/* Returns scores without a window, a shown state or a mask. */
 static inline Scores import_scores(void) { return (Scores){.left = -1, .right = -1, .shown = -1}; }
 
 /* Splits x [batch, sequence, heads * width] to [batch, heads, sequence, width]; 0 after an error. */

@@ -18,6 +18,7 @@ typedef struct NameMap {
   size_t n, cap;
 } NameMap;
 
+/* Returns the slot of a name, or the free one where it belongs; the map must not be empty. */
 static inline NameEntry *name_slot(const NameMap *map, const char *name) {
   uint64_t h = 14695981039346656037u; /* FNV-1a */
   for (const char *p = name; *p; p++) h = (h ^ (uint8_t)*p) * 1099511628211u;
@@ -26,6 +27,7 @@ static inline NameEntry *name_slot(const NameMap *map, const char *name) {
   return &map->slots[i];
 }
 
+/* Returns the value; NULL if there is none. */
 static inline void *name_find(const NameMap *map, const char *name) {
   return map->cap ? name_slot(map, name)->value : NULL;
 }

@@ -124,11 +124,13 @@ static inline uint64_t modp_fold(uint64_t v) { /* any 64-bit value to 0 .. p-1 *
   v = (v & p) + (v >> 31);
   return v >= p ? v - p : v;
 }
+/* Sum, negative and product modulo p, of numbers from 0 to p - 1. */
 static inline uint64_t modp_add(uint64_t a, uint64_t b) { return a + b >= INTERP_P ? a + b - INTERP_P : a + b; }
 static inline uint64_t modp_neg(uint64_t a) { return a ? INTERP_P - a : 0; }
 static inline uint64_t modp_mul(uint64_t a, uint64_t b) { return modp_fold(a * b); }
 uint64_t modp_inverse(uint64_t a);                         /* 0 for 0 */
 uint64_t modp_hash(uint64_t kind, uint64_t x, uint64_t y); /* of an operation and its operands, 0 .. p-1 */
+/* Returns the residue of a number, also of a negative one. */
 static inline uint64_t modp_of_int(int64_t v) {
   int64_t r = v % INTERP_P;
   return (uint64_t)(r < 0 ? r + INTERP_P : r);

@@ -49,6 +49,7 @@ typedef struct CommOp {
   const CommBlock *recv;
 } CommOp;
 
+/* True for kinds that reduce: all_reduce and reduce_scatter. */
 static inline bool comm_is_reduction(CommKind kind) { return program_comm_reduces(kind); }
 
 /* The number of blocks in `send` and `recv` of an operation, for a group of `members` ranks. */

@@ -83,8 +83,10 @@ typedef struct CpuComm {
   RtError failure; /* sticky */
 } CpuComm;
 
+/* Returns the smaller one. */
 static inline size_t least(size_t a, size_t b) { return a < b ? a : b; }
 
+/* Returns the place of an operation in the ring. */
 static inline Operation *operation_at(const CpuComm *c, CommTicket ticket) {
   return &c->operations[ticket % (CommTicket)c->options.max_operations];
 }

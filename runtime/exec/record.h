@@ -43,6 +43,8 @@ typedef struct RecordEvent {
   uint32_t round; /* of the innermost loop, from 1; 0 outside of loops */
 } RecordEvent;
 
+/* Returns the bytes of a record with room for `capacity` events; its rows, one per instruction; its events after
+ * them. */
 static inline size_t record_bytes(const Program *p, uint64_t capacity) {
   return sizeof(RecordHead) + sizeof(RecordRow) * p->n_instrs + sizeof(RecordEvent) * (size_t)capacity;
 }

@@ -26,11 +26,13 @@ typedef enum RequestKind {
   REQUEST_READ      /* runs an entry whose inputs come from a file; its outputs are dropped */
 } RequestKind;
 
+/* True if the host passes a file with the request. */
 static inline bool request_has_file(uint32_t kind) { return kind == REQUEST_WRITE || kind == REQUEST_READ; }
 
 /* True if the ranks answer with blocks instead of outputs. */
 static inline bool request_gives(uint32_t kind) { return kind == REQUEST_RECORDED || kind == REQUEST_SUMS; }
 
+/* True for requests about trained states, which run no entry. */
 static inline bool request_is_of_states(uint32_t kind) {
   return kind == REQUEST_KEEP || kind == REQUEST_BACK || kind == REQUEST_LOOK;
 }
@@ -78,6 +80,7 @@ typedef struct RequestLayout {
 RtStatus request_layout(const Program *p, uint32_t entry, const int64_t *symbols, RequestLayout *out, RtError *error);
 void request_layout_free(RequestLayout *l);
 
+/* Returns the report of a rank at the begin of the I/O area. */
 static inline RankReport *request_report(void *io, uint32_t rank) { return (RankReport *)io + rank; }
 
 /* Fills an input with random values: floats normal with mean 0 and deviation 1, integers and bool in [0, below) (0: 2).

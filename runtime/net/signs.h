@@ -33,6 +33,7 @@ static inline void rank_place_step(RankPlace *p, uint32_t step) {
   atomic_store_explicit(&p->beats, beats + 1, memory_order_relaxed);
 }
 
+/* Sets the round of the innermost loop; 0 outside of loops. */
 static inline void rank_place_round(RankPlace *p, uint64_t round) {
   atomic_store_explicit(&p->round, round, memory_order_relaxed);
 }

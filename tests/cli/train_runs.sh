@@ -202,7 +202,7 @@ def write(name, head):
     open(name, "wb").write(struct.pack("<Q", len(text)) + text + data)
 names = sorted(k for k in head if k != "__metadata__")
 other = dict(head)
-other["nobody"] = other.pop(names[0])
+other["unknown"] = other.pop(names[0])
 write("other.safetensors", other)
 for k in names:
     if len(head[k]["shape"]) == 2 and head[k]["shape"][0] != head[k]["shape"][1]: break
@@ -210,7 +210,7 @@ turned = dict(head)
 turned[k] = dict(head[k], shape=head[k]["shape"][::-1])
 write("turned.safetensors", turned)
 P
-expect 1 "the model has no initializer 'nobody'" "$apc" convert "$tiny" x.onnx --weights other.safetensors
+expect 1 "the model has no initializer 'unknown'" "$apc" convert "$tiny" x.onnx --weights other.safetensors
 expect_err "the file has no tensor '"
 expect 1 "does not have the type and shape of the initializer" "$apc" convert "$tiny" x.onnx --weights turned.safetensors
 check "nothing was written" test ! -e x.onnx

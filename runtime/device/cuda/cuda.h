@@ -151,6 +151,7 @@ RtStatus gpu_judge_dnn(const CudaDnn *dnn, cudnnStatus_t status, const char *cal
   gpu_later(d, (d)->driver.member(__VA_ARGS__), gpu_driver_names.member, purpose)
 void gpu_later(struct CudaDevice *d, CUresult result, const char *call, const char *purpose);
 
+/* Converts a device pointer to the driver's type. */
 static inline CUdeviceptr gpu_address(const void *at) { return (CUdeviceptr)(uintptr_t)at; }
 
 /* ---- waiting */
@@ -220,6 +221,8 @@ void gpu_workspace(Device *device, char *at, uint64_t bytes);
 DeviceRun gpu_gemm;
 
 /* ---- conv.c */
+
+/* Open and close cuDNN for convolutions. */
 RtStatus gpu_convs_open(CudaDevice *d, RtError *error); /* succeeds without cuDNN */
 void gpu_convs_close(CudaDevice *d);
 /* Chooses an algorithm as the call would, but does no work. */
