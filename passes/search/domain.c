@@ -112,6 +112,7 @@ static bool pins_hold(const Making *k, const Strategy *s) {
 /* True if a strategy of allowed picks is allowed. */
 static bool strategy_allowed(const Making *k, const Strategy *s) {
   bool timed = false;
+  if (k->in->shape->small[k->index] && s->n) return false;
   if (!zero_allowed(k, s) || !pins_hold(k, s) || !line_holds(k, s)) return false;
   for (int i = 0; i < s->n; i++) timed |= k->in->m->mesh.axes[s->picks[i].axis].temporal;
   if (search_mesh_time_axis(&k->in->m->mesh) >= 0 && !timed && !may_be_whole(k)) return false;

@@ -339,6 +339,26 @@ static void share_tables(Graph *g, const Type *type, const Shared *s, FanTables 
       (SolveFactor){.n = s->nusers + 1, .maps = maps, .classes = classes, .cost = fan_shares_rest, .of = t->shares};
 }
 
+/* Every rank has the whole value: users take parts of it, which take hardly any time and are left out here.  A plan is
+ * priced with them. */
+static void whole_tables(Graph *g, const Type *type, const Shared *s, FanTables *t) {
+  const Classes *c = classes_of_fan(g, s);
+  Wanted w;
+  list_wanted(g, s, c, &w);
+  price_wanted(g, type, s, c, &w);
+  t->split = true;
+  t->first = graph_pair_factor(g, c[0].map, c[0].n, c[0].map, c[0].n, ARENA_ARRAY(g->arena, double, 1));
+  t->first.n = 1;
+  t->each = ARENA_ARRAY(g->arena, SolveFactor, t->nslots + 1);
+  for (int i = 0; i < s->nusers; i++) {
+    double *row = ARENA_ARRAY(g->arena, double, c[i + 1].n);
+    for (int k = 0; k < c[i + 1].n; k++)
+      for (int j = 0; j < w.width[i]; j++)
+        if (w.seconds[w.lists[i][k * w.width[i] + j]] == INFINITY) row[k] = INFINITY;
+    t->each[i] = graph_pair_factor(g, c[0].map, c[0].n, c[i + 1].map, c[i + 1].n, row);
+  }
+}
+
 /* Returns the only user if it joins the maker of the value; NULL if there is none. */
 static const Op *joined_user(const Graph *g, const FanOut *fan) {
   if (fan->nusers != 1) return NULL;
@@ -433,6 +453,7 @@ const FanTables *graph_fan_tables(Graph *g, const FanOut *fan) {
   }
   t->choosing = choosing;
   bool large = choosing > 0 && t->nslots > 1 && entries > g->in.fan_out_cap;
+  if (g->in.shape->small[fan->producer] && !t->own) return whole_tables(g, type, &s, t), t;
   if (choosing >= SEARCH_MANY_USERS && set_tables(g, type, &s, t)) return t;
   if (large) share_tables(g, type, &s, t);
   else t->whole = fan_out(g, type, s);

@@ -78,6 +78,28 @@ static void find_before(Shaping *w) {
   w->out->before = before;
 }
 
+/* Finds values derived from constants, as tables of sines, that many operations read and that are computed whole in
+ * the time of one launch.  Sharding them would save less, and their layout would tie all users together. */
+static void find_small(Shaping *w) {
+  const Func *f = w->out->f;
+  Arena *scratch = arena_new();
+  const bool *derived = derived_ops(scratch, f);
+  int *users = ARENA_ARRAY(scratch, int, f->values.n + 1);
+  bool *small = ARENA_ARRAY(w->arena, bool, f->ops.n + 1);
+  for (size_t i = 0; i < f->ops.n; i++)
+    for (int k = 0; k < f->ops.items[i].nin; k++) users[f->ops.items[i].in[k]]++;
+  for (size_t i = 0; i < f->outputs.n; i++) users[f->outputs.items[i].value] = 0;
+  for (size_t i = 0; i < f->ops.n; i++) {
+    const Op *op = &f->ops.items[i];
+    if (!derived[i] || op->nout != 1 || users[op->out] < SEARCH_MANY_USERS || (w->marks && w->marks[i])) continue;
+    bool alone = w->out->mirrors.head[i] == i && !w->out->mirrors.nfollowers[i] && w->out->loops->loops.of[i] < 0;
+    const OpLeast least = cost_op_least(w->cost, f, op, w->out->rules[i]);
+    small[i] = alone && least.arithmetic + least.memory <= cost_target(w->cost)->launch;
+  }
+  w->out->small = small;
+  arena_free(scratch);
+}
+
 static void find_forms(Shaping *w) {
   const Func *f = w->out->f;
   const bool *all = zero_forms(w->arena, w->m, f);
@@ -187,7 +209,7 @@ static void add_op(const Shaping *w, Key *key, size_t index) {
   add_double(key, runs_of_op(w->out->loops, index));
   add_double(key, runs_of_result(w->out->loops, w->out->f, index));
   add_int(key, op_is_resident(op->kind) ? w->out->same.reads[index] : 0);
-  add(key, zero_is_storage(w->m, op)), add(key, w->out->form[index]);
+  add(key, zero_is_storage(w->m, op)), add(key, w->out->form[index]), add(key, w->out->small[index]);
   add(key, w->out->before[index]), add_int(key, w->out->time_factor[index]);
   add_int(key, agreed_loop_control(op) ? w->out->loops->agreed[agreed_loop_control(op)] : 0);
   add_products(w, key, op);
@@ -475,6 +497,7 @@ const Shape *shape_of_marked(Module *m, const CostModel *c, const Func *f, const
   find_time_factors(&w);
   s->mirrors = mirrors_of(m->arena, f, rules, &loops->loops, kernels_of(&w));
   s->owner = s->mirrors.head;
+  find_small(&w);
   find_classes(&w);
   find_rest(&w);
   return s;

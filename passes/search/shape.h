@@ -50,6 +50,7 @@ typedef struct Shape {
   const bool *before; /* by operation: runs once before or after all micro-batches, in layouts that they do not split */
   const bool *form;   /* by operation: a form of a trained weight (passes/facts/zero.h), outside loops; not its read */
   const int *time_factor; /* by operation: the factor that micro-batches split, or one of TIME_* */
+  const bool *small; /* by operation: a small value of constants with many users, which every rank computes whole */
   int nclasses;
   const int *class;    /* by operation; -1: no variable */
   const size_t *first; /* by class: its first operation */

@@ -475,6 +475,37 @@ static void large_fan_outs(void) {
   arena_free(a);
 }
 
+/* A table [rows, 64] of cosines that six operations read, each with values [8, rows, 64] of its own. */
+static const char *table_text(Arena *a, int rows) {
+  Text t = {.arena = a};
+  text_printf(&t, "apc.ir 1\nfunc @main level 1 {\n");
+  for (int i = 0; i < 6; i++) text_printf(&t, "  %%x%d = input {name=\"x%d\"} : f32[8, %d, 64]\n", i, i, rows);
+  text_printf(&t, "  %%p = iota {axis=0, start=0} : f32[%d, 64]\n  %%c = cos %%p : f32[%d, 64]\n", rows, rows);
+  for (int i = 0; i < 6; i++) {
+    text_printf(&t, "  %%b%d = broadcast %%c {dims=[1, 2]} : f32[8, %d, 64]\n", i, rows);
+    text_printf(&t, "  %%y%d = mul %%x%d, %%b%d : f32[8, %d, 64]\n  output \"y%d\" %%y%d\n", i, i, i, rows, i, i);
+  }
+  text_printf(&t, "}\n");
+  return text_str(&t);
+}
+
+/* Every rank computes a small table whole, so that no layout of it ties its users together; a large one is sharded. */
+static void small_tables(void) {
+  static const struct {
+    int rows;
+    bool sharded;
+  } cases[] = {{128, false}, {1 << 20, true}};
+  for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+    Arena *a = arena_new();
+    Case c = plan_of(table_text(a, cases[k].rows), "dgx-a100x8", (PlanOptions){0});
+    CHECK(c.p != NULL);
+    if (c.p) CHECKF((c.p->strategies[op_index(c.f, "c")].n > 0) == cases[k].sharded, "%d rows", cases[k].rows);
+    if (c.p) CHECKF(c.p->gap < 1e-2, "gap %g", c.p->gap);
+    done(&c);
+    arena_free(a);
+  }
+}
+
 /* Over slow links a pipeline needs far more micro-batches than 8, and none of their numbers beats the bound, also if
  * the batch is not a multiple. */
 static void micro_batches(void) {
@@ -619,6 +650,7 @@ int main(void) {
   RUN(depth);
   RUN(shared_by_layers);
   RUN(large_fan_outs);
+  RUN(small_tables);
   RUN(micro_batches);
   RUN(in_every_micro_batch);
   RUN(shown_is_forced);
