@@ -342,7 +342,7 @@ bool inputs_make(Tool *t, const Build *b, const Func *f, Tensors *out) {
 
 int tool_program_status(Tool *t, const ApcModel *model, ApcStatus status) {
   if (status == APC_OK) return EXIT_OK;
-  diag_error(t->diags, DIAG_run, (Loc){0}, "%s", model ? apc_error(model) : "no memory");
+  diag_error(t->diags, DIAG_run, (Loc){0}, "%s", model ? apc_error(model) : "out of memory");
   return (int)status;
 }
 

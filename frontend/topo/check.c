@@ -8,6 +8,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/nearest.h"
 #include "frontend/topo/topo.h"
@@ -167,13 +168,13 @@ static bool type_fits(const Match *m, const TopoValue *v) {
   return false;
 }
 
-/* True for days of the calendar; months are not checked for having fewer than 31 days. */
+/* True for days of the calendar, as timegm counts them: it turns 30 February into a day of March. */
 static bool date_fits(const Match *m, const TopoValue *v) {
-  int month = 0, day = 0;
-  if (v->kind != TV_DATE || sscanf(v->text, "%*d-%d-%d", &month, &day) != 2 || month < 1 || month > 12 || day < 1 ||
-      day > 31)
-    return wanted(m, "DATE");
-  return true;
+  int year = 0, month = 0, day = 0;
+  if (v->kind != TV_DATE || sscanf(v->text, "%d-%d-%d", &year, &month, &day) != 3) return wanted(m, "DATE");
+  struct tm t = {.tm_year = year - 1900, .tm_mon = month - 1, .tm_mday = day};
+  timegm(&t);
+  return (t.tm_year == year - 1900 && t.tm_mon == month - 1 && t.tm_mday == day) || wanted(m, "DATE");
 }
 
 static bool terms_fit(const Match *m, const TopoValue *v) {

@@ -26,7 +26,7 @@ static void *count(void *argument) {
   pthread_mutex_lock(&l->lock);
   while (!l->over && l->left_ms > 0) {
     struct timespec t;
-    clock_gettime(CLOCK_REALTIME, &t);
+    clock_gettime(CLOCK_MONOTONIC, &t);
     t.tv_nsec += LOOK_MS * 1000000L;
     t.tv_sec += t.tv_nsec / 1000000000;
     t.tv_nsec %= 1000000000;
@@ -49,7 +49,11 @@ Limit *limit_begin(int milliseconds, WatchStuck stuck, const char *format, ...) 
   l->left_ms = milliseconds;
   l->stuck = stuck;
   pthread_mutex_init(&l->lock, NULL);
-  pthread_cond_init(&l->ended, NULL);
+  pthread_condattr_t clock;
+  pthread_condattr_init(&clock);
+  pthread_condattr_setclock(&clock, CLOCK_MONOTONIC); /* the time of day may be set meanwhile */
+  pthread_cond_init(&l->ended, &clock);
+  pthread_condattr_destroy(&clock);
   if (pthread_create(&l->thread, NULL, count, l) == 0) return l;
   free(l);
   return NULL;

@@ -51,6 +51,7 @@ bad 1:32 "given twice" 'gpu g { memory 8 GB at 1 TB/s; memory 8 GB at 1 TB/s; }'
 bad 2:23 "nearest is 'g1'" "gpu g1 { memory 8 GB at 1 TB/s; launch 2 us; peak f32 1 TFLOPS; }"$'\n'"machine m { devices 2 g2; }"
 bad 2:9 "no link that joins all" "$gpu"$'\n''machine m { devices 2 g; }'
 bad 2:50 "a date (2026-07-20), found '2026-13-41'" "$gpu"$'\n''machine m { devices 1 g; price 1 USD/h "a price" 2026-13-41; }'
+bad 2:50 "a date (2026-07-20), found '2026-02-30'" "$gpu"$'\n''machine m { devices 1 g; price 1 USD/h "a price" 2026-02-30; }'
 bad 1:16 "the number is too large" 'gpu g { memory 1e400 GB at 1 TB/s; }'
 bad 2:26 "a date" "$gpu"$'\n''machine m { devices 1 g; price 1 USD/h "x"; }'
 bad 2:50 "nearest is 'nvlink-ampere'" "$gpu"$'\n''machine m { devices 2 g; link n at 100 GB/s with nvlink-amper; }'
@@ -125,4 +126,4 @@ for options in "--dim batch=1" "--dim batch=8 --tp 4" "--dim batch=8 --pp 2 --mi
   # shellcheck disable=SC2086
   check "a time grows" /usr/bin/python3 -c 'import sys; t = [float(x) for x in sys.argv[1:]]; sys.exit(any(b > a * (1 + 1e-9) for a, b in zip(t, t[1:])) or t[-1] == t[0])' $times
 done
-summary 200
+summary 201
