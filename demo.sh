@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# ./demo.sh: builds apc and shows its main job on this machine: a model exported by PyTorch becomes one program for four
+# ./demo.sh: builds apc and demonstrates it on this machine: a model exported from PyTorch becomes one program for four
 # ranks, which is planned, run, compared with PyTorch's own outputs, and verified.
 #
-#   ./demo.sh --torch    exports the model afresh with examples/export_gpt.py (installs python3-torch, about 1 GB)
+#   ./demo.sh --torch    exports the model again with examples/export_gpt.py (installs python3-torch, about 1 GB)
 set -euo pipefail
 cd "$(dirname "$0")"
 . tools/setup.sh

@@ -1,18 +1,18 @@
 #!/usr/bin/env bash
-# ./test.sh: installs what is missing, builds, tests; says at the end what it cost, how many tests passed and failed.
+# ./test.sh: installs missing packages, builds, tests; prints the costs and the numbers of passed and failed tests.
 #
-#   ./test.sh           the build under the address and undefined-behaviour sanitizers, and the one that is used
-#   ./test.sh --fast    builds and runs what takes a minute; installs nothing
-#   ./test.sh --ci      also the thread sanitizer, clang's warnings and fuzzing; what CI runs
-#   ./test.sh --all     the same with all four quarters of what is long
+#   ./test.sh           the build under the address and undefined-behaviour sanitizers, and the release build
+#   ./test.sh --fast    builds and runs the fast tests, in a minute; installs nothing
+#   ./test.sh --ci      also the thread sanitizer, clang's warnings and fuzzing; CI runs this
+#   ./test.sh --all     the same with all four quarters of long tests
 #
-#   QUARTER=N           which quarter of what is long (the remainder of N by 4; otherwise HEAD's hash says)
-#   CI_BASE=COMMIT      tests of rooms that were not touched since then run in one quarter of four (with --ci)
-#   APC_SANITIZERS=0    everything in the build that is used, nothing under sanitizers
+#   QUARTER=N           the quarter of long tests (N modulo 4; otherwise HEAD's hash selects it)
+#   CI_BASE=COMMIT      tests of rooms unchanged since COMMIT run in one run of four only (with --ci)
+#   APC_SANITIZERS=0    everything in the release build, nothing under sanitizers
 #
-# tests/suite/table.txt says where each test runs, tests/suite/budget what all may cost.  One test more than there are
-# processors runs at a time: some wait for most of their time.  What apc compiles for tests is compiled once in a run
-# (tests/kept_cc).  A skipped test is a failure, unless it needs a device this machine does not have (gpu.NAME).
+# tests/suite/table.txt lists the runs of each test, tests/suite/budget limits the processor time.  One more test than
+# there are processors runs at a time, since some mostly wait.  Kernels that several tests compile are compiled once in
+# a run (tests/kept_cc).  A skipped test is a failure, unless it needs a device this machine does not have (gpu.NAME).
 set -uo pipefail
 cd "$(dirname "$0")" || exit 1
 . tools/setup.sh
@@ -27,7 +27,7 @@ case $what in ci | all) thorough=1 ;; *) thorough=0 ;; esac
 sanitizers=${APC_SANITIZERS:-1}
 case ${QUARTER-0} in '' | *[!0-9]*) echo "QUARTER=$QUARTER: not a number" >&2; exit 2 ;; esac
 
-# step NAME COMMAND...: runs it; build/costs/steps keeps its name, seconds of wall and of processor time.
+# step NAME COMMAND...: runs it; writes name, wall time and processor time (seconds) to build/costs/steps.
 step() {
   local name=$1 code TIMEFORMAT='%R %U %S'
   shift
@@ -43,7 +43,7 @@ building() {
   step "$1 build" build_preset "$2" "$1" "${@:3}" || failed=1
 }
 
-# testing FOLDER RUNS [AT_ONCE]: tests of these runs of the table, or all of them.
+# testing FOLDER RUNS [AT_ONCE]: runs the tests of these runs of the table, or all of them.
 testing() {
   local log=$costs/$1.log skipped
   say "testing: $1"
@@ -58,7 +58,7 @@ testing() {
 
 compile_base() { printf '%s\n' base/*.c | xargs -P 2 -I FILE cc -std=gnu11 -O2 -g -I. -c FILE -o /dev/null; }
 
-# How fast this machine is, and so what a fast test may take: tests/suite/budget.
+# Measures the speed of this machine, which scales the limit of a fast test: tests/suite/budget.
 measure_machine() {
   step "compiling base/" compile_base || exit 1
   APC_FAST=$(awk '$1 == "compiling" { took = $NF } $1 == "base" { usual = $2 } $1 == "fast_test" { most = $2 }
@@ -66,7 +66,7 @@ measure_machine() {
   export APC_FAST
 }
 
-# Which part of what is long, and of what nobody touched.
+# Selects the quarter of long tests, and of tests of unchanged rooms.
 choose() {
   local head touched
   if [ "$what" = all ]; then

@@ -1,9 +1,9 @@
 #!/bin/bash
-# examples/chars.sh [STEPS [FOLDER]] - trains examples/chars.apc on the licenses of a Debian machine, and lets it write.
+# examples/chars.sh [STEPS [FOLDER]] - trains examples/chars.apc on the licenses of a Debian machine, and samples text.
 #
-# What is left in FOLDER (./chars): text.bin, the tokens; held.bin, one license that is not trained on; trainer, the
-# program; trained.safetensors; sample.npy, and on standard output the text in it.  600 steps take some minutes on 2
-# cores.  Set APC to the compiler where it is not build/apc; RANKS, 2, to how many processes train.
+# Writes into FOLDER (./chars): text.bin, the tokens; held.bin, one license that is held out; trainer, the program;
+# trained.safetensors; sample.npy, whose text is also printed.  600 steps take some minutes on 2 cores.  APC is the
+# compiler (build/apc), RANKS the number of processes that train (2).
 set -e
 here=$(cd "$(dirname "$0")" && pwd)
 apc=${APC:-$here/../build/apc} ranks=${RANKS:-2}
@@ -11,7 +11,7 @@ steps=${1:-600} folder=${2:-chars}
 licenses=/usr/share/common-licenses held=MPL-2.0
 mkdir -p "$folder"
 
-# Tokens are 16 bits, little-endian; a byte of ASCII in UTF-16 is that.
+# Tokens have 16 bits, little-endian: ASCII text as UTF-16.
 tokens() { cat "$@" | iconv -c -f utf-8 -t ascii | iconv -f ascii -t utf-16le; }
 files=()
 for file in "$licenses"/*; do
@@ -26,7 +26,7 @@ warmup=$((steps < 100 ? steps / 4 : 50))
 "$folder/trainer" --steps "$steps" --data tokens=@"$folder/text.bin" --eval tokens=@"$folder/held.bin" \
   --save "$folder/trained.safetensors"
 
-# 128 characters that begin with those of the prompt; behind the header of the file they are the text.
+# 128 characters that begin with the prompt; the file is a header followed by the text.
 /usr/bin/printf '\223NUMPY\001\000v\000%-117s\n' \
   "{'descr': '<i8', 'fortran_order': False, 'shape': (4,), }" >"$folder/prompt.npy"
 for char in 84 104 101 32; do /usr/bin/printf '%b' "\\x$(printf %02x "$char")\\0\\0\\0\\0\\0\\0\\0"; done >>"$folder/prompt.npy"

@@ -2,10 +2,10 @@
  *
  *   apc examples/mlp.apc --target cpux2 -o mlp
  *   cc -I runtime examples/embed.c build/libapcrt.a -lz -ljansson -lpthread -ldl -lm -o embed
- *   cc embed.c $(pkg-config --cflags --libs apc) -o embed        with an installed apc (docs/install.md)
+ *   cc embed.c $(pkg-config --cflags --libs apc) -o embed        with an installed apc (docs/guide/install.md)
  *   ./embed ./mlp
  *
- * Every input is filled with random numbers; the first output is printed, and what a second run takes.
+ * Fills every input with random numbers; prints the first output and the time of a second run.
  */
 #include <stdio.h>
 

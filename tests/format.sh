@@ -9,7 +9,7 @@ mapfile -t sources < <(find base bench codegen driver examples frontend ir passe
 [ ${#sources[@]} -gt 500 ] || { echo "only ${#sources[@]} sources were found"; exit 1; }
 printf '%s\n' "${sources[@]}" | xargs -P "$(nproc)" -n 40 $formatter --dry-run --Werror || failed=1
 awk 'length > 120 { print FILENAME ":" FNR ": " length " columns"; found = 1 } END { exit found }' "${sources[@]}" || failed=1
-for document in *.md docs/*.md; do
+for document in *.md docs/*.md docs/*/*.md; do
   [ "$document" != docs/status.md ] || continue # written by apc-status
   awk '/^```/ { code = !code }
        !code && length > 120 && !/^\|/ && !/^    / { print FILENAME ":" FNR ": " length " columns"; found = 1 }

@@ -3,7 +3,7 @@
   - no file includes one of a room that its own room may not include; docs/design.md draws the rooms, which are the
     existing folders;
   - every file that a comment, a document or a build file names exists, and so does every file that a document links to;
-  - every decision cited by its number has an entry in docs/decisions.md, every document one in docs/README.md;
+  - every decision cited by its number has an entry in docs/inside/decisions.md, every document one in docs/README.md;
   - the prover and the algebra of elements include no part of an operation's record; evaluators of operations call no
     other part of it."""
 import pathlib
@@ -56,10 +56,11 @@ SOURCES = {".c", ".h", ".def", ".y", ".l"}
 OTHERS = {".md", ".cmake", ".sh", ".py", ".txt"}
 
 faults, files, includes, named, cited = [], 0, 0, 0, 0
-decisions = re.findall(r"^\*\*(D[0-9]+)\. ", (root / "docs/decisions.md").read_text(), re.M)
-faults += [f"docs/decisions.md: {d} has {decisions.count(d)} entries" for d in sorted(set(decisions)) if decisions.count(d) > 1]
+decisions = re.findall(r"^\*\*(D[0-9]+)\. ", (root / "docs/inside/decisions.md").read_text(), re.M)
+faults += [f"docs/inside/decisions.md: {d} has {decisions.count(d)} entries" for d in sorted(set(decisions)) if decisions.count(d) > 1]
 index = (root / "docs/README.md").read_text()
-faults += [f"docs/README.md lacks {path.name}" for path in sorted((root / "docs").glob("*.md")) if path.name != "README.md" and f"]({path.name})" not in index]
+documents = [path.relative_to(root / "docs").as_posix() for path in sorted((root / "docs").glob("**/*.md"))]
+faults += [f"docs/README.md lacks {name}" for name in documents if name != "README.md" and f"]({name})" not in index]
 folders = {path.parent.relative_to(root).as_posix() for top in TOP for path in (root / top).glob("**/*.[ch]")}
 faults += [f"docs/design.md draws {room}, and there is no such folder" for room in BELOW if not (root / room).is_dir()]
 faults += [f"docs/design.md does not draw {folder}" for folder in sorted(folders) if folder not in BELOW and folder != "runtime/device/cuda"]
@@ -80,7 +81,7 @@ for folder in [*TOP, "tests", "bench", "docs", "."]:
                 if not (path.parent / link).exists(): faults.append(f"{name}:{number}: there is no {link}")
             for decision in CITED.findall(line):
                 cited += 1
-                if decision not in decisions: faults.append(f"{name}:{number}: docs/decisions.md has no {decision}")
+                if decision not in decisions: faults.append(f"{name}:{number}: docs/inside/decisions.md has no {decision}")
             for mentioned in NAMED.findall(line):
                 named += 1
                 if line.startswith(f"    {mentioned}  /* {mentioned} - "): continue # a recipe creates it

@@ -21,9 +21,9 @@ target_compile_definitions(apc-docs PRIVATE APC_VERSION="${PROJECT_VERSION}" APC
 target_link_libraries(apc-docs PRIVATE apc_warnings apc_frontend apc_passes apc_ir apc_base)
 add_custom_command(
   OUTPUT ${CMAKE_BINARY_DIR}/generated/docs_plan.c
-  COMMAND ${CMAKE_COMMAND} -DOUT=${CMAKE_BINARY_DIR}/generated/docs_plan.c -DNAME=docs_plan_md -DFILE=${CMAKE_SOURCE_DIR}/docs/plan.md
+  COMMAND ${CMAKE_COMMAND} -DOUT=${CMAKE_BINARY_DIR}/generated/docs_plan.c -DNAME=docs_plan_md -DFILE=${CMAKE_SOURCE_DIR}/docs/guide/plan.md
           -P ${CMAKE_SOURCE_DIR}/tools/embed_text.cmake
-  DEPENDS docs/plan.md tools/embed_text.cmake VERBATIM)
+  DEPENDS docs/guide/plan.md tools/embed_text.cmake VERBATIM)
 set(apc_documents)
 foreach(name apc.1 apc-opt.1 apc-model.1 apc-targets.5 apc-plan.5 apc.bash _apc apc.fish)
   set(document ${CMAKE_BINARY_DIR}/share/${name})

@@ -15,7 +15,7 @@ flags() { "$apc" "$1" --help | grep -oE '^  (-[a-zA-Z], )?--?[A-Za-z][a-z-]*' | 
 limit() { sed -n "s/^#define LIMIT_$1 \([0-9]*\).*/\1/p" "$source_dir/base/limits.h"; }
 expect 0 "versions 1 to $(limit OPSET_LAST) of the default ONNX operator set" "$apc" explain APC0110
 check "README tells another operator set" grep -q "ONNX up to operator set $(limit OPSET_LAST) " "$source_dir/README.md"
-check "docs/convert.md tells another operator set" grep -q "ONNX, operator set $(limit OPSET_WRITTEN)," "$source_dir/docs/convert.md"
+check "docs/guide/convert.md tells another operator set" grep -q "ONNX, operator set $(limit OPSET_WRITTEN)," "$source_dir/docs/guide/convert.md"
 
 # the page of apc
 if command -v man >/dev/null; then

@@ -3,9 +3,9 @@
 # plan of the Program.
 . "$(dirname "$0")/lib.sh"
 
-# foretold MODEL OPTIONS...: the largest rank of the compiled program, class by class; at most the bytes that the search
+# predicted MODEL OPTIONS...: the largest rank of the compiled program by class; at most the bytes that the search
 # counted.
-foretold() {
+predicted() {
   expect 0 "" "$apc" plan "$@" --json
   cp out plan.json
   expect 0 "" "$apc" "$@" -o model -q
@@ -26,13 +26,13 @@ END
   check "$*: $(cat differences)" [ $code -eq 0 ]
 }
 examples=$source_dir/examples
-foretold "$examples/gpt-tiny.onnx" --target cpux4
-foretold "$examples/gpt-tiny.onnx" --target cpux4 --tp 2 --pp 2
-foretold "$examples/gpt-tiny.onnx" --target cpux4 --cp 2 --tp 2 --dim-hint seq=64
-foretold "$examples/resnet.apc" -D depth=18 --target cpux3
-foretold "$examples/lstm.apc" --target cpux2 --tp 2
-foretold "$examples/llama.apc" -D layers=2 -D d=128 -D heads=4 -D kv_heads=2 -D vocab=500 -D ffn=256 -D ctx=64 --target cpux4 --tp 4
-foretold "$examples/moe.apc" -D layers=1 -D d=64 -D heads=4 -D kv_heads=2 -D vocab=100 -D ffn=64 -D routing=capacity --target cpux4 --ep 4
+predicted "$examples/gpt-tiny.onnx" --target cpux4
+predicted "$examples/gpt-tiny.onnx" --target cpux4 --tp 2 --pp 2
+predicted "$examples/gpt-tiny.onnx" --target cpux4 --cp 2 --tp 2 --dim-hint seq=64
+predicted "$examples/resnet.apc" -D depth=18 --target cpux3
+predicted "$examples/lstm.apc" --target cpux2 --tp 2
+predicted "$examples/llama.apc" -D layers=2 -D d=128 -D heads=4 -D kv_heads=2 -D vocab=500 -D ffn=256 -D ctx=64 --target cpux4 --tp 4
+predicted "$examples/moe.apc" -D layers=1 -D d=64 -D heads=4 -D kv_heads=2 -D vocab=100 -D ffn=64 -D routing=capacity --target cpux4 --ep 4
 
 # The search keeps to the program's memory, including room for layouts of convolutions.
 expect 0 "" "$apc" plan "$examples/unet.apc" --target cpu --memory 665MB --json

@@ -6,7 +6,7 @@ readme=$source_dir/README.md
 
 # readme_block N: the lines of the N-th fenced block
 readme_block() { awk -v n="$1" '/^```/ { fences++; next } fences == 2 * n - 1' "$readme"; }
-commands() { readme_block 1 | sed -n 's/ *#.*//; s/^build\/apc/"$apc"/p'; }
+commands() { readme_block 3 | sed -n 's/ *#.*//; s/^build\/apc/"$apc"/p'; }
 mask() { sed -E 's/found in [0-9.]+ m?s/found in TIME/; s/[0-9.]+e-[0-9]+/DISTANCE/g' "$1"; }
 
 shows() { # shows COMMAND BLOCK
@@ -16,7 +16,7 @@ shows() { # shows COMMAND BLOCK
 }
 export apc LC_ALL=C.UTF-8
 expect 0 "" bash -c "$(commands | grep -- "-o gpt")"
-expect 0 "" bash -c "$(readme_block 1 | grep '^\./gpt')"
-shows " plan " 2
-shows " verify " 3
+expect 0 "" bash -c "$(readme_block 3 | grep '^\./gpt')"
+shows " plan " 4
+shows " verify " 5
 summary 6

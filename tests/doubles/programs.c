@@ -207,9 +207,9 @@ static void check_memory(const Subject *s, const char *what, int request, ApcMod
     *want = foretold;
     CHECKF(weights_of(&is) == weights_of(want) && is.state_bytes == want->state_bytes &&
                is.arena_bytes == want->arena_bytes && is.window_bytes == want->window_bytes,
-           "%s on %s, %s, request %d: rank %d says it took %llu bytes, foretold %llu", s->name, s->target, what,
+           "%s on %s, %s, request %d: rank %d says it took %llu bytes, predicted %llu", s->name, s->target, what,
            request, r, (unsigned long long)total_of(&is), (unsigned long long)total_of(want));
-    CHECKF(held[r] == (int64_t)total_of(want), "%s on %s, %s, request %d: device %d gave %lld bytes, foretold %llu",
+    CHECKF(held[r] == (int64_t)total_of(want), "%s on %s, %s, request %d: device %d gave %lld bytes, predicted %llu",
            s->name, s->target, what, request, r, (long long)held[r], (unsigned long long)total_of(want));
   }
 }

@@ -109,8 +109,8 @@ static void run_all(const char *program, const char *what) {
     ApcReport is = {0}, foretold = {0};
     CHECKF(apc_report(m, rank, &is) == APC_OK && apc_predict(m, rank, &foretold) == APC_OK, "%s: %s", what,
            apc_error(m));
-    CHECKF(is.param_bytes == foretold.param_bytes, "%s: rank %d keeps %llu bytes of weights, foretold %llu", what, rank,
-           (unsigned long long)is.param_bytes, (unsigned long long)foretold.param_bytes);
+    CHECKF(is.param_bytes == foretold.param_bytes, "%s: rank %d keeps %llu bytes of weights, predicted %llu", what,
+           rank, (unsigned long long)is.param_bytes, (unsigned long long)foretold.param_bytes);
   }
   apc_close(m);
 }

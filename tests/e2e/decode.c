@@ -132,9 +132,9 @@ static void check_memory(ApcModel *model, const E2eModel *e, const char *what, d
           kept(e, other) > read)
         read = kept(e, other);
     CHECKF(is.state_bytes == foretold.state_bytes && is.state_bytes == read,
-           "%s: rank %d: state is %llu, foretold %llu, read %llu", what, rank, (unsigned long long)is.state_bytes,
+           "%s: rank %d: state is %llu, predicted %llu, read %llu", what, rank, (unsigned long long)is.state_bytes,
            (unsigned long long)foretold.state_bytes, (unsigned long long)read);
-    CHECKF(is.param_bytes == foretold.param_bytes, "%s: rank %d: weights are %llu, foretold %llu", what, rank,
+    CHECKF(is.param_bytes == foretold.param_bytes, "%s: rank %d: weights are %llu, predicted %llu", what, rank,
            (unsigned long long)is.param_bytes, (unsigned long long)foretold.param_bytes);
   }
   CHECKF(most <= share * whole && (copies == 0 || all == copies * whole),

@@ -88,7 +88,7 @@ static void check_memory(ApcModel *model, const char *what, Largest *largest, do
     foretold.arena_bytes = largest[rank].arena = larger(largest[rank].arena, foretold.arena_bytes);
     foretold.window_bytes = largest[rank].window = larger(largest[rank].window, foretold.window_bytes);
 #define SAME(field) \
-  CHECKF(is.field == foretold.field, "%s: rank %d: " #field " is %llu, foretold %llu", what, rank, \
+  CHECKF(is.field == foretold.field, "%s: rank %d: " #field " is %llu, predicted %llu", what, rank, \
          (unsigned long long)is.field, (unsigned long long)foretold.field)
     SAME(param_bytes);
     SAME(mapped_bytes);

@@ -107,7 +107,7 @@ static void check_traffic(const char *what, const char *path, ApcModel *model, u
     CHECKF(traffic_sent(&a.program, 0, rank, symbols, sent, &error) == RT_OK, "%s: %s", what, error.text);
     CHECKF(apc_report(model, (int)rank, &report) == APC_OK, "%s: %s", what, apc_error(model));
     for (int k = 0; k < COMM_KIND_COUNT; k++) sum += sent[k], all[k] += sent[k];
-    CHECKF(sum == report.sent_bytes && sum > 0, "%s: rank %u: %llu bytes foretold, %llu sent", what, rank,
+    CHECKF(sum == report.sent_bytes && sum > 0, "%s: rank %u: %llu bytes predicted, %llu sent", what, rank,
            (unsigned long long)sum, (unsigned long long)report.sent_bytes);
   }
   artifact_close(&a);

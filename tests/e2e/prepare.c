@@ -148,12 +148,12 @@ static void check_memory(ApcModel *m, const char *what, int k, double part, doub
     ApcReport is = {0}, foretold = {0};
     CHECKF(apc_report(m, rank, &is) == APC_OK && apc_predict(m, rank, &foretold) == APC_OK, "%s: %s", what,
            apc_error(m));
-    CHECKF(is.param_bytes == foretold.param_bytes, "%s: rank %d keeps %llu bytes of weights, foretold %llu", what, rank,
-           (unsigned long long)is.param_bytes, (unsigned long long)foretold.param_bytes);
+    CHECKF(is.param_bytes == foretold.param_bytes, "%s: rank %d keeps %llu bytes of weights, predicted %llu", what,
+           rank, (unsigned long long)is.param_bytes, (unsigned long long)foretold.param_bytes);
     CHECKF(is.mapped_bytes == 0 && foretold.mapped_bytes == 0, "%s: rank %d keeps weights that only @prepare reads",
            what, rank);
     if (k == 0)
-      CHECKF(is.arena_bytes == foretold.arena_bytes, "%s: rank %d has an arena of %llu bytes, foretold %llu", what,
+      CHECKF(is.arena_bytes == foretold.arena_bytes, "%s: rank %d has an arena of %llu bytes, predicted %llu", what,
              rank, (unsigned long long)is.arena_bytes, (unsigned long long)foretold.arena_bytes);
     CHECKF(is.window_bytes == foretold.window_bytes, "%s: window of rank %d", what, rank);
     CHECKF((double)is.param_bytes <= part * PREPARED_BYTES, "%s: rank %d keeps %.3f of the weights", what, rank,

@@ -188,7 +188,7 @@ static void structure(void) {
   arena_free(arena);
 }
 
-/* docs/dsl.md names every built-in function. */
+/* docs/guide/dsl.md names every built-in function. */
 static void documentation(void) {
   static const char *const names[] = {
 #define BUILTIN(name, parameters, function, doc) #name,
@@ -198,7 +198,7 @@ static void documentation(void) {
 #include "ir/ops.def"
   };
   Arena *arena = arena_new();
-  const char *text = file_read_text(diags_new(arena), arena, "docs/dsl.md", NULL);
+  const char *text = file_read_text(diags_new(arena), arena, "docs/guide/dsl.md", NULL);
   CHECK(text != NULL);
   for (size_t i = 0; text && i < sizeof names / sizeof names[0]; i++) {
     size_t n = strlen(names[i]);
