@@ -26,7 +26,7 @@ Plan *driver_hold_against_entries(const Build *b, const PlanOptions *options, in
 /* Makes the Program of the current plan and sets the memory of its largest rank (Plan.allocated); false after
  * diagnostics. */
 bool driver_measure_plan(Build *b);
-/* True if making the plan's Program takes about a second or less, so that `apc plan` may do it (docs/plan.md). */
+/* True if making the plan's Program takes about a second or less, so that `apc plan` may do it (docs/guide/plan.md). */
 bool driver_is_small(const Build *b, const Plan *p);
 
 /* fit.c: chooses a plan whose Program is within the limit, if there is one, starting from the current plan.  *least:

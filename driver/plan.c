@@ -218,7 +218,7 @@ void driver_plan_beside(Build *b, Plan *was) {
 }
 
 Plan *driver_search_near(Build *b, const PlanOptions *options, int64_t micro_batch, Diags *why) {
-  const double most = 2; /* the search may count up to twice the memory of a Program (docs/plan.md) */
+  const double most = 2; /* the search may count up to twice the memory of a Program (docs/guide/plan.md) */
   PlanOptions o = *options;
   PlanLack lack = {0};
   o.lack = &lack;

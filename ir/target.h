@@ -2,8 +2,8 @@
  * them.
  *
  * Rates are per rank; an unknown figure is NaN (0 for counts).  The ranks of one machine have consecutive numbers: tier
- * i joins aligned blocks of `group` consecutive ranks. frontend/topo/target.h reads targets; docs/targets.md has the
- * meaning of every figure, passes/cost/cost.c the formulas.
+ * i joins aligned blocks of `group` consecutive ranks. frontend/topo/target.h reads targets; docs/guide/targets.md has
+ * the meaning of every figure, passes/cost/cost.c the formulas.
  */
 #ifndef APC_IR_TARGET_H
 #define APC_IR_TARGET_H

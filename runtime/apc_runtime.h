@@ -202,7 +202,7 @@ ApcStatus apc_report(ApcModel *model, int rank, ApcReport *report);
  * the program was planned for.  The other members are 0. */
 ApcStatus apc_predict(ApcModel *model, int rank, ApcReport *report);
 
-/* ---- profiles (docs/profile.md) */
+/* ---- profiles (docs/guide/profile.md) */
 
 /* Makes every rank record the time of each operation from the next run on, and the times of up to `events` calls (of
  * all ranks together, at most 2^20; 0: none).  Another call starts a new recording. */
@@ -230,7 +230,7 @@ const char *apc_trained(ApcModel *model);
 int apc_is_rank(int argc, char **argv);
 int apc_rank_main(int argc, char **argv);
 
-/* Options of one of several processes that a launcher started, one per rank (docs/launch.md).  The program is the
+/* Options of one of several processes that a launcher started, one per rank (docs/guide/launch.md).  The program is the
  * running one. */
 typedef struct ApcLaunchOptions {
   int rank, world;        /* -1: from the environment */

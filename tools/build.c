@@ -345,7 +345,7 @@ static bool price_known(Tool *t, const Target *g) {
   const char *kind = option_given(&t->options, OPT_price) ? arena_printf(t->arena, "%s ", price_name(g->price)) : "";
   if (!isnan(target_price(g)->usd_per_hour)) return true;
   diag_error(t->diags, DIAG_target_price, (Loc){0}, "--objective cost: the %sprice of %s is not known", kind, g->name);
-  diag_help(t->diags, "`apc targets show %s` prints a file that a line `price` can be added to (docs/targets.md)",
+  diag_help(t->diags, "`apc targets show %s` prints a file that a line `price` can be added to (docs/guide/targets.md)",
             g->name);
   return false;
 }

@@ -80,7 +80,7 @@ static const char *source_of(Calibrate *c) {
 static bool write_file(Calibrate *c, const char *path) {
   Arena *a = c->arena;
   const char *text =
-      arena_printf(a, "# Figures of this machine, by `apc calibrate` (docs/targets.md).\n%s  source \"%s\";\n}\n",
+      arena_printf(a, "# Figures of this machine, by `apc calibrate` (docs/guide/targets.md).\n%s  source \"%s\";\n}\n",
                    text_str(&c->blocks), source_of(c));
   if (!topo_target_parse(c->t->diags, a, path, text, NULL, 0))
     return false; /* do not write a file that apc cannot

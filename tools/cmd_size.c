@@ -42,7 +42,8 @@ static bool budgets(Sizing *s) {
   const char *terms = s->target->price == PRICE_on_demand ? "" : price_name(s->target->price);
   diag_error(s->t->diags, DIAG_target_price, (Loc){0}, "--budget %.6gusd: the %s%sprice of %s is not known",
              s->budget.usd, terms, *terms ? " " : "", s->target->name);
-  diag_help(s->t->diags, "`apc targets show %s` prints a file that a line `price` can be added to (docs/targets.md)",
+  diag_help(s->t->diags,
+            "`apc targets show %s` prints a file that a line `price` can be added to (docs/guide/targets.md)",
             s->target->name);
   return false;
 }

@@ -32,7 +32,8 @@ static int list(Tool *t) {
     puts(
         "\nNAMExN has N devices, on several machines if needed; cpuxN divides this machine's cores "
         "among N ranks; FILE.topo\n"
-        "describes another machine (docs/targets.md). '-' is unknown. Prices are of the whole machine; `apc targets "
+        "describes another machine (docs/guide/targets.md). '-' is unknown. Prices are of the whole machine; `apc "
+        "targets "
         "show NAME` has terms and date.");
   json_decref(array);
   return EXIT_OK;

@@ -5,8 +5,8 @@
  * checked against its input (passes/check.h); and the prover shows that the level-2 program computes the level-1
  * function after the passes, at any size.  Checks that were skipped are reported.  With --expect the outputs of the
  * first entry (the one that `apc run` runs) must equal those of the file; with --train the gradients must be
- * derivatives of the loss, and the update the optimizer's (tools/verify_gradient.h).  docs/trust.md says what each
- * check shows.  The exit code is the verdict: right and proved, something differs or is refuted, or the proof is
+ * derivatives of the loss, and the update the optimizer's (tools/verify_gradient.h).  docs/inside/trust.md says what
+ * each check shows.  The exit code is the verdict: right and proved, something differs or is refuted, or the proof is
  * unknown.
  */
 #include <math.h>

@@ -1,7 +1,7 @@
 /* tools/docs_man.c - manual pages from the tables of the command line, the compiled program, the target language and
  * the passes.
  *
- * apc-plan.5 is docs/plan.md, which may use only headings, paragraphs, list items, indented examples and `code`.
+ * apc-plan.5 is docs/guide/plan.md, which may use only headings, paragraphs, list items, indented examples and `code`.
  */
 #include <ctype.h>
 #include <stdio.h>

@@ -1,8 +1,8 @@
 /* frontend/dsl/dsl.h - the model language: text in, a level-1 module out.
  *
  * A file (examples/gpt.apc) declares parameters, symbolic dimensions, functions and entries.  Loading runs it at
- * compile time and records the tensor operations that it performs.  docs/dsl.md describes the language.  Nothing is
- * allocated for weights: they become Params with an initialiser.
+ * compile time and records the tensor operations that it performs.  docs/guide/dsl.md describes the language.  Nothing
+ * is allocated for weights: they become Params with an initialiser.
  */
 #ifndef APC_FRONTEND_DSL_DSL_H
 #define APC_FRONTEND_DSL_DSL_H

@@ -1,4 +1,4 @@
-/* frontend/dsl/dsl.y - the grammar of the model language (docs/dsl.md).
+/* frontend/dsl/dsl.y - the grammar of the model language (docs/guide/dsl.md).
  *
  * Parsing continues after an error at the end of the statement, so one run reports several.
  */

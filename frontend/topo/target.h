@@ -1,4 +1,4 @@
-/* frontend/topo/target.h - finds targets by name or in a .topo file (docs/targets.md).
+/* frontend/topo/target.h - finds targets by name or in a .topo file (docs/guide/targets.md).
  *
  * A name is that of a machine or target block of a built-in file (targets/, part of the binary), NAMExDEVICES, or a
  * path that ends in .topo (its last machine or target) or in .topoxDEVICES.  An exact name wins.

@@ -1,4 +1,5 @@
-/* frontend/topo/topo.h - the syntax tree of the target language (docs/targets.md), its parser, checker and printer.
+/* frontend/topo/topo.h - the syntax tree of the target language (docs/guide/targets.md), its parser, checker and
+ * printer.
  *
  * The grammar knows only blocks of statements.  The table topo.def defines the statements and their values, and
  * topo_check checks a tree against it.  Statements keep their values as written, so that printing reproduces the

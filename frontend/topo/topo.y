@@ -1,4 +1,4 @@
-/* frontend/topo/topo.y - the grammar of the target language (docs/targets.md).
+/* frontend/topo/topo.y - the grammar of the target language (docs/guide/targets.md).
  *
  * Parsing continues after an error at the end of the statement or block, so one run reports several.
  */

@@ -1,4 +1,4 @@
-/* passes/plan/file.h - the contents of a plan file, before they are checked against a model (docs/plan.md). */
+/* passes/plan/file.h - the contents of a plan file, before they are checked against a model (docs/guide/plan.md). */
 #ifndef APC_PASSES_PLAN_FILE_H
 #define APC_PASSES_PLAN_FILE_H
 

@@ -1,6 +1,6 @@
 /* passes/plan/plan.h - a plan: the mesh, the strategy and stage of every operation, and their predicted cost.
  *
- * Plans are found by plan_search and stored as text (D24).  docs/plan.md specifies the format.
+ * Plans are found by plan_search and stored as text (D24).  docs/guide/plan.md specifies the format.
  */
 #ifndef APC_PASSES_PLAN_PLAN_H
 #define APC_PASSES_PLAN_PLAN_H

@@ -1,4 +1,4 @@
-/* passes/plan/print.c - the text of a plan (docs/plan.md).
+/* passes/plan/print.c - the text of a plan (docs/guide/plan.md).
  *
  * Operations of one group (pass group: the same operation of all layers) share one line, a glob of their names with the
  * strategy of most of them.  A glob may match other operations too.  So globs come first, the widest before others, and

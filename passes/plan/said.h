@@ -1,5 +1,5 @@
-/* passes/plan/said.h - the contents of a plan file to be completed (docs/plan.md, Files that are completed): the search
- * keeps them, and chooses the rest.
+/* passes/plan/said.h - the contents of a plan file to be completed (docs/guide/plan.md, Files that are completed): the
+ * search keeps them, and chooses the rest.
  *
  * In: a file with a line `complete`, a level-1 function, a target.  Out: by operation the strategy that a line gives
  * it.  Its axes are those of the file's mesh, or, without a mesh line, degrees: each stands for all axes that count for

@@ -1,8 +1,8 @@
 /* passes/search/near.c - plans that the search counts above the memory limit, but that may fit.
  *
  * Weights and state are counted as a Program stores them.  For all other memory the count is an upper bound, up to
- * twice that of a Program (docs/plan.md).  So outcomes that were priced on the way to a fitting one are kept if they
- * are faster, for callers that compute their Program (driver/memory.c).
+ * twice that of a Program (docs/guide/plan.md).  So outcomes that were priced on the way to a fitting one are kept if
+ * they are faster, for callers that compute their Program (driver/memory.c).
  */
 #include <string.h>
 

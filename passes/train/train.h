@@ -1,6 +1,6 @@
 /* passes/train/train.h - turns a model into one step of its training.
  *
- * A step is one flat level-1 function (D38 of docs/decisions.md): forward pass, loss, gradients, update.  Trained
+ * A step is one flat level-1 function (D38 of docs/inside/decisions.md): forward pass, loss, gradients, update. Trained
  * weights are states that start as the weight (D39), as are the optimizer's moments, which start as 0; `step`, the
  * number of earlier steps, is an input (D40).  Later passes do not know about training.
  */

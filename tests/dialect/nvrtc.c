@@ -6,7 +6,7 @@
  *   dialect_nvrtc BUILD_DIRECTORY                   models for two of five architectures alternately, cases for one; a
  *                                                   quarter of both if test.sh says so
  *   dialect_nvrtc BUILD_DIRECTORY all               all for five architectures (25 minutes)
- *   dialect_nvrtc BUILD_DIRECTORY table             only the models; the output is docs/kernels_gpu.md
+ *   dialect_nvrtc BUILD_DIRECTORY table             only the models; the output is docs/inside/kernels_gpu.md
  *   dialect_nvrtc BUILD_DIRECTORY table FILE...     the same for models in files
  *
  * Exit 77: there is no NVRTC. */
@@ -269,7 +269,7 @@ static void examples(void) {
 static void table(int n, char **files) {
   printf(
       "# Machine code of kernels for GPUs\n\n"
-      "Made by `build/tests/dialect_nvrtc build table > docs/kernels_gpu.md`, and with FILE... for models in "
+      "Made by `build/tests/dialect_nvrtc build table > docs/inside/kernels_gpu.md`, and with FILE... for models in "
       "files.\n"
       "NVRTC compiles what `apc --target dgx-a100x4 --emit=cuda` writes for sm_80, sm_86, sm_89, sm_90a and "
       "sm_100a; no\nGPU is needed. Registers: the most per thread, for each of these. Shared: the most bytes of a "

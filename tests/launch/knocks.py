@@ -4,7 +4,7 @@ moments.
 
 usage: knocks.py APC [N] [--seed S] [--engine local|tcp|mpi]... [--round I] [--verbose]
 
-Each of the N rounds (12) starts a program, hits one of its processes, and checks what docs/launch.md promises:
+Each of the N rounds (12) starts a program, hits one of its processes, and checks what docs/guide/launch.md promises:
 
   - every other process exits with 6 if a rank died, with 7 if one is late; a harmless hit (a stop that is continued in
     time, a hit after the work is done) leaves code 0 and complete outputs;

@@ -1,4 +1,4 @@
-/* The cost of communication and kernels: the formulas of docs/targets.md in numbers. */
+/* The cost of communication and kernels: the formulas of docs/guide/targets.md in numbers. */
 #include <math.h>
 #include <string.h>
 

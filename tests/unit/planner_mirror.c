@@ -1,5 +1,5 @@
-/* The planner's loss from giving data gradients the strategies of the forward pass (D57 of docs/decisions.md): random
- * small nets are planned so, and again with every operation of the backward pass free.  The second search has no
+/* The planner's loss from giving data gradients the strategies of the forward pass (D57 of docs/inside/decisions.md):
+ * random small nets are planned so, and again with every operation of the backward pass free.  The second search has no
  * mirrors; its exactness is tested with brute force elsewhere (tests/oracle/brute.c), and if its bound is open the
  * bound counts, so losses are never underestimated. */
 #include <stdlib.h>
