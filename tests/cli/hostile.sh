@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# tests/cli/hostile.sh APC - hostile files, names and environments (docs/guide/security.md): damage, bombs, control bytes,
-# no free descriptors, set-uid.
+# tests/cli/hostile.sh APC - hostile files, names and environments (docs/guide/security.md): damage, bombs, control
+# bytes, no free descriptors, set-uid.
 . "$(dirname "$0")/lib.sh"
 export ASAN_OPTIONS=detect_leaks=0 # processes with OpenMP threads end it with an error of its own (gcc 12)
 gpt=$source_dir/examples/gpt-tiny.onnx inputs=$source_dir/examples/gpt-tiny.inputs.npz
