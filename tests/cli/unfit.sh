@@ -25,7 +25,7 @@ expect_err 'note: the largest tensors: weight "layers.0.up.w" f32[1024, 2048] 8.
 expect_err "help: the fewest devices on which a plan was found are 4: --target box.topox4"
 plan 3 "" -D layers=8 --target box.topo --json
 expect_json 'd["exit_code"] == 3 and [x["severity"] for x in d["diagnostics"][0]["notes"]] == ["note", "help"]'
-expect_json 'd["diagnostics"][0]["message"].endswith("6.8 MiB a rank") and "are 4: --target box.topox4" in d["diagnostics"][0]["notes"][1]["message"]'
+expect_json 'd["diagnostics"][0]["message"].endswith("6.8 MiB per rank") and "are 4: --target box.topox4" in d["diagnostics"][0]["notes"][1]["message"]'
 plan 3 "weights and state are 64.0 MiB: 6.8 MiB too much" -D layers=4 --target box.topox1
 expect_err "are 2: --target box.topox2"
 

@@ -114,7 +114,7 @@ few="$source_dir/examples/mlp.apc -D layers=2 -D d=64 --train cross_entropy --ba
 expect 0 "" "$apc" plan $few -q --micro-batches 1 --zero 3 --json
 expect_json "d['counted_bytes'] < 340e3 < d['bytes_per_device'] == d['allocated_bytes']['total']"
 expect 3 "the smallest program tried takes " "$apc" plan $few -q --micro-batches 1 --zero 3 --memory 340KB --save-plan large.plan
-enough=$(sed -n 's/.*help: --memory \([0-9]*KB\) may have a plan/\1/p' err)
+enough=$(sed -n 's/.*help: a plan may exist with --memory \([0-9]*KB\)/\1/p' err)
 check "nothing is saved" test ! -e large.plan
 expect 0 "" "$apc" plan $few -q --micro-batches 1 --zero 3 --memory "$enough"
 expect 0 "" "$apc" plan $few -q --memory 0.01% --json # of 4 GB
