@@ -100,6 +100,8 @@ CostModel *cost_model_beside(const CostModel *c, int loose) {
   return x;
 }
 
+void cost_model_for_range(CostModel *c) { c->range = true; }
+
 int cost_place_kinds(const CostModel *c) { return c->ranks.n && !c->bounds ? c->ranks.n : 1; }
 
 int cost_kind_of_place(const CostModel *c, int place) { return cost_place_kinds(c) > 1 ? c->ranks.of_place[place] : 0; }

@@ -64,6 +64,7 @@ struct CostModel {
   bool beside;
   int loose;   /* the first `loose` spatial axes have no order */
   bool bounds; /* for lower bounds: over all such orders, and over any shares */
+  bool range;  /* for lower bounds over several numbers of micro-batches, some of which may split evenly */
   Mesh mesh;
   RankKinds ranks;        /* kinds of ranks, if they differ */
   int place;              /* the kind of places that is priced; -1: the cheapest */

@@ -141,6 +141,7 @@ static bool part_is_one(const CostModel *c, const Expr *extent, const DimLayout 
 /* True if the members along a mesh axis of `l` have parts of one size that depends on no coordinate. */
 static bool cut_evenly(const CostModel *c, const Expr *extent, const DimLayout *l) {
   if (layout_has_shares(&c->mesh, l)) return false;
+  if (c->range) return true;
   bool constant = extent->kind == EX_CONST && l->unit->kind == EX_CONST && l->unit->value > 0;
   if (constant && extent->value % l->unit->value == 0)
     return extent->value / l->unit->value % layout_parts(&c->mesh, l) == 0;

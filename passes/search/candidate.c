@@ -51,14 +51,17 @@ void free_models(Search *s) {
 
 /* Costs of conversions are cached as long as the ranks are divided in one way; if there are many numbers of
  * micro-batches, those of the first and the last. */
-static CostModel *model_of(Search *s, int loose) {
+static CostModel *model_of(Search *s, int loose, bool range) {
   const Mesh *mesh = &s->m->mesh;
   for (int i = 0; i < s->nmodels; i++)
-    if (s->models[i].loose == loose && same_sizes(&s->models[i].mesh, mesh, false)) return s->models[i].cost;
+    if (s->models[i].loose == loose && s->models[i].range == range && same_sizes(&s->models[i].mesh, mesh, false))
+      return s->models[i].cost;
   if (s->nmodels && !same_sizes(&s->models[0].mesh, mesh, true)) free_models(s);
   if (s->nmodels == MOST_MODELS) drop_model(s, s->models[1].cost == s->whole ? 2 : 1);
-  s->models[s->nmodels++] = (MeshModel){*mesh, loose, cost_model_beside(s->base, loose)};
-  return s->models[s->nmodels - 1].cost;
+  CostModel *c = cost_model_beside(s->base, loose);
+  if (range) cost_model_for_range(c);
+  s->models[s->nmodels++] = (MeshModel){*mesh, loose, range, c};
+  return c;
 }
 
 static const int *axis_shares(const Search *s, const Candidate *c, const Mesh *mesh, int axis) {
@@ -80,7 +83,7 @@ static void set_mesh_of(Search *s, const Candidate *c, int micro, int loose, con
   }
   for (int a = 0; a < mesh.naxes && c->shares; a++) mesh.axes[a].shares = axis_shares(s, c, &mesh, a);
   module_set_mesh(s->m, &mesh);
-  s->cost = model_of(s, loose);
+  s->cost = model_of(s, loose, c->least < micro);
 }
 
 void search_set_mesh(Search *s, const Candidate *c, const char *const *names) { set_mesh_of(s, c, c->micro, 0, names); }

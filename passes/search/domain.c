@@ -156,12 +156,18 @@ static bool same_effect(const Domain *d, int a, int b) {
   return true;
 }
 
+/* What the largest number of micro-batches of a range cannot do, smaller ones may: then nothing is known. */
+static double known_in_range(const Making *k, double seconds) {
+  return k->in->whole && seconds == INFINITY ? 0 : seconds;
+}
+
 static double seconds_of(const Making *k, CostModel *c, const Strategy *s) {
-  return cost_op_runs(c, k->in->shape->loops, k->in->f, k->index, k->rule, s).seconds;
+  return known_in_range(k, cost_op_runs(c, k->in->shape->loops, k->in->f, k->index, k->rule, s).seconds);
 }
 
 static double outside_of(const Making *k, CostModel *c, const Strategy *s, int operand) {
-  return cost_outside(c, k->in->f, k->op, k->rule, s, operand) * runs_of_op(k->in->shape->loops, k->index);
+  double seconds = cost_outside(c, k->in->f, k->op, k->rule, s, operand);
+  return known_in_range(k, seconds) * runs_of_op(k->in->shape->loops, k->index);
 }
 
 static const Layout *layout_form(const GraphInput *in, const Layout *l) {

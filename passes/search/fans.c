@@ -129,8 +129,9 @@ static void price_on(Graph *g, const Type *type, const Shared *s, int n, const L
   arena_free(a);
 }
 
-/* In a bound over several numbers of micro-batches a conversion counts with the largest number.  Counting the whole
- * batch (GraphInput.whole) improved no bound that was tried, and doubles the time. */
+/* In a bound over several numbers of micro-batches a conversion counts with the largest number.  If that cannot be
+ * converted, for example because it splits a reshaped dimension unevenly, smaller ones may: then nothing counts.
+ * Counting the whole batch (GraphInput.whole) improved no bound that was tried, and doubles the time. */
 static void price_wanted(Graph *g, const Type *type, const Shared *s, const Classes *c, Wanted *w) {
   const int n = c[0].n;
   Arena *a = arena_new();
@@ -144,6 +145,7 @@ static void price_wanted(Graph *g, const Type *type, const Shared *s, const Clas
     bool made_once = walk_layout_once(g->in.m, from[k]);
     for (int i = 0; i < w->n; i++) {
       double *seconds = &w->seconds[k * w->n + i];
+      if (g->in.whole && *seconds == INFINITY) *seconds = 0;
       *seconds *= made_once && once[i] ? g->in.before : g->in.repeat;
       *seconds *= s->producer->conversions;
     }

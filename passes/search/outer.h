@@ -116,6 +116,7 @@ typedef struct LeastLayer {
 typedef struct MeshModel {
   Mesh mesh;
   int loose;
+  bool range; /* for bounds of several numbers of micro-batches */
   CostModel *cost;
 } MeshModel;
 

@@ -400,4 +400,17 @@ expect 0 "decode x 3: " "$apc" plan "${tiny[@]}" --target cpux2 --plan part.plan
 expect_out "completes part.plan: 2 of "
 expect 0 "fewest devices: 1" "$apc" size "${tiny[@]}" --target cpux2 --optimize prefill=1,decode=2 -q
 expect 0 "on 2 targets" "$apc" plan "${tiny[@]}" --target cpux1,cpux2 --optimize prefill=1,decode=2 -q
-summary 353
+# A range of micro-batches is bounded by all of its numbers: 11 cannot split the reshaped heads of this model, 2 and 4 can.
+exported=("$source_dir/examples/largest.onnx" --train cross_entropy --batch 64 --target cpux4 -q --json)
+for forced in "" "--pp 4 --micro-batches 4" "--pp 2 --micro-batches 2" "--pp 2 --micro-batches 4"; do
+  # shellcheck disable=SC2086
+  expect 0 "" "$apc" plan "${exported[@]}" $forced
+  mv out "pp${forced//[^0-9]/}.json"
+done
+check "forced micro-batches are below the bound" /usr/bin/python3 -c '
+import json
+free = json.load(open("pp.json"))
+bound = min(free["lower_bound_us"], free["lower_bound_without_gaps_us"])
+forced = [json.load(open(f"pp{x}.json"))["time_us"] for x in ("44", "22", "24")]
+assert min(forced) >= free["time_us"] * (1 - 1e-9) and min(forced) >= bound, (free["time_us"], bound, forced)'
+summary 358
