@@ -156,7 +156,7 @@ static bool same_effect(const Domain *d, int a, int b) {
   return true;
 }
 
-/* What the largest number of micro-batches of a range cannot do, smaller ones may: then nothing is known. */
+/* Smaller numbers of micro-batches may be possible where the largest of a range is not: then nothing is known. */
 static double known_in_range(const Making *k, double seconds) {
   return k->in->whole && seconds == INFINITY ? 0 : seconds;
 }
