@@ -11,7 +11,7 @@
  * each of the same value with a weight, as [rows, summed] x [summed, heads, size] -> [rows, heads, size], with equal
  * heads and sizes; all or none with a bias of heads and sizes.  Trained weights are states and stay separate; so do
  * products with fewer heads of keys than of queries: the joined product could only be split into as many parts as there
- * are heads of keys.  Not supported: functions with loops.
+ * are heads of keys.  A product whose result other products read stays separate.  Not supported: functions with loops.
  */
 #include <string.h>
 
@@ -33,6 +33,7 @@ typedef struct Joining {
   Rewrite r;
   const Fixed *fixed;
   const int *uses;
+  const bool *multiplied; /* find_multiplied */
   Part part[MOST_TOGETHER];
   int n;
   bool *starts, *gone; /* by operation: starts a joined product; is part of one */
@@ -100,8 +101,22 @@ static void find_parts(Joining *j, size_t at) {
     if (!reads_heads(j, op, &p)) return;
     find_bias(j, i, &p);
     if (j->n && !together(&j->part[0], &p)) return;
+    if (j->multiplied[p.sum ? p.sum->out : op->out]) return;
     j->part[j->n++] = p;
   }
+}
+
+/* By value: a product reads it, perhaps moved.  It would need a copy of a slice; attentions, rotations and kernels of
+ * rows read slices in place. */
+static const bool *find_multiplied(Arena *a, const Func *f) {
+  bool *multiplied = ARENA_ARRAY(a, bool, f->values.n + 1);
+  for (size_t i = f->ops.n; i-- > 0;) {
+    const Op *op = &f->ops.items[i];
+    bool moves = op->kind == OP_transpose || op->kind == OP_reshape,
+         reads = op_is_contraction(op->kind) && op->kind != OP_attention;
+    for (int k = 0; k < op->nin; k++) multiplied[op->in[k]] |= reads || (moves && multiplied[op->out]);
+  }
+  return multiplied;
 }
 
 /* ---- building */
@@ -214,6 +229,7 @@ static bool join_heads(Module *m, const Func *f, Diags *diags) {
   Joining j = {.r = rewrite_start(m, f, diags),
                .fixed = fixed_values(a, f),
                .uses = rewrite_uses(a, f),
+               .multiplied = find_multiplied(a, f),
                .starts = ARENA_ARRAY(a, bool, f->ops.n + 1),
                .gone = ARENA_ARRAY(a, bool, f->ops.n + 1)};
   find_all(&j);
