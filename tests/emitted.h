@@ -15,7 +15,7 @@
 #include "codegen/rows/row_work.h"
 #include "passes/cost/kernel.h"
 #include "passes/cost/loops.h"
-#include "passes/cost/plan_price.h"
+#include "passes/cost/ledger.h"
 #include "passes/lower/lower.h"
 #include "passes/facts/labels.h"
 #include "tests/test.h"
@@ -366,6 +366,30 @@ static inline const char *emitted_stage_differs(const Emitted *e, int stage, con
   return NULL;
 }
 
+/* Returns NULL if the ledger's entries add up to the price of each stage, and its memory to that of the plan. */
+static inline const char *ledger_differs(const PlanLedger *l, const Mesh *mesh, const Target *t, const PlanPrice *p,
+                                         const StageCost *stages, Arena *arena) {
+  const double batches = mesh_micro_batches(mesh);
+  for (int s = 0; s < mesh->stages; s++) {
+    double each = stages[s].waits / batches, once = 0, peak = 0;
+    for (size_t i = 0; i < l->entries.n; i++)
+      if (l->entries.items[i].stage == s)
+        *(phase_each(l->entries.items[i].phase) ? &each : &once) += l->entries.items[i].seconds;
+    if (!emitted_equal(each, stages[s].each) || (t->hidden == 0 && !emitted_equal(once, stages[s].once)))
+      return arena_printf(arena, "stage %d: entries of %.12g and %.12g s, predicted %.12g and %.12g s", s, each, once,
+                          stages[s].each, stages[s].once);
+    for (size_t i = 0; i < l->points.n; i++) {
+      double held = 0;
+      for (int k = 0; k < HELD_CLASSES; k++) held += l->points.items[i].bytes[k];
+      peak = held > peak ? held : peak;
+    }
+    for (int k = 0; k < HELD_CLASSES; k++) peak += l->kept[k];
+    if (!emitted_equal(peak, cost_memory_made(&p->memory)) || !emitted_equal(l->memory.total, p->memory.total))
+      return arena_printf(arena, "at most %.12g bytes are held, predicted %.12g", peak, cost_memory_made(&p->memory));
+  }
+  return NULL;
+}
+
 /* Returns NULL if every prediction for the plan equals the sum of the emitted costs. */
 static inline const char *emitted_differs(Module *m, const Func *f, const LowerPlan *plan, const Target *t,
                                           const Func *l2, Arena *arena) {
@@ -385,6 +409,11 @@ static inline const char *emitted_differs(Module *m, const Func *f, const LowerP
       why = arena_printf(arena, "%s: predicted %g of %.12g bytes, emitted %g of %.12g bytes",
                          program_comm_kind_name((CommKind)k), traffic[k].messages, traffic[k].bytes,
                          e.traffic[k].messages, e.traffic[k].bytes);
+  static long plans; /* every eighth: each costs a price more */
+  if (!why && plans++ % 8 == 0) {
+    const PlanLedger ledger = cost_plan_ledger(arena, cost, m, f, rules, plan->strategies, plan->stages);
+    why = ledger_differs(&ledger, &m->mesh, t, &p, stages, arena);
+  }
   cost_model_free(cost);
   for (int i = 0; i < 3; i++) emitted_all_to_alls[i] += e.all_to_alls[i];
   return why;

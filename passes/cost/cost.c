@@ -631,6 +631,14 @@ static double rows_seconds(const CostModel *c, const Func *f, const Op *op, cons
   return k->launches * cost_traffic(c, 0) + stream_seconds(c, bytes);
 }
 
+double cost_bytes_moved(const CostModel *c, const Func *f, const Op *op, const Rule *r, const Strategy *s, bool alone) {
+  const OpPart part = part_of(c, f, op, r, s);
+  if (alone) return op_bytes(&part);
+  const KernelPart *k = cost_part(c, f, op);
+  if (k->kind == PART_FREE) return 0;
+  return k->kind == PART_ROWS ? reads_of(c, f, &part, s, k) + stores_of(c, f, &part, s, k) : op_bytes(&part);
+}
+
 double cost_outside(const CostModel *c, const Func *f, const Op *op, const Rule *r, const Strategy *s, int k) {
   const KernelPart *part = cost_part(c, f, op);
   if (part->kind != PART_ROWS || !has(part->inside, k) || strategy_needs_body(r, s)) return 0;

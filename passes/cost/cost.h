@@ -86,6 +86,9 @@ double cost_outside(const CostModel *c, const Func *f, const Op *op, const Rule 
 /* Returns the additional seconds of a joined operation if its value is converted or comes from another stage. */
 double cost_apart(const CostModel *c, const Func *f, const Op *op, const Layout *layout);
 
+/* Returns the bytes that the operation reads and writes in memory: alone, or as part of its kernel. */
+double cost_bytes_moved(const CostModel *c, const Func *f, const Op *op, const Rule *r, const Strategy *s, bool alone);
+
 /* Returns the seconds to write a state in its layout. */
 double cost_write(const CostModel *c, const Type *global, const Layout *l);
 

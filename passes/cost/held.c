@@ -5,9 +5,6 @@
 
 #include "passes/facts/zero.h"
 
-/* The class of memory that a version counts towards. */
-typedef enum HeldClass { HELD_MADE, HELD_CONVERTED, HELD_GATHERED, HELD_GRADIENT, HELD_SAVED, HELD_CLASSES } HeldClass;
-
 /* Returns the operation's part of a kernel of rows; NULL if it has none. */
 static const KernelPart *rows_of(const HeldList *h, const Op *op) {
   const KernelPart *part = cost_part(h->c, h->f, op);
@@ -221,9 +218,10 @@ void held_settle(HeldList *h) {
   for (size_t i = 0; i < h->accumulated.n; i++) settle_accumulated(h, &h->accumulated.items[i]);
 }
 
-static HeldClass class_of(const HeldList *h, const Held *x) {
+/* The class of memory that a version counts towards. */
+static LedgerClass class_of(const HeldList *h, const Held *x) {
   const Op *op = op_of(h->f, x->value);
-  HeldClass plain = x->converted ? HELD_CONVERTED : HELD_MADE;
+  LedgerClass plain = x->converted ? HELD_CONVERTED : HELD_MADE;
   if (!h->trains) return plain;
   if (h->of_weights[func_op_index(h->f, op)]) return HELD_GATHERED;
   if (x->gradient || op->kind == OP_accumulate) return HELD_GRADIENT;
@@ -246,7 +244,10 @@ struct HeldStages {
   double *change[HELD_CLASSES]; /* by place; all 0 between uses */
   double *moment[2];            /* by place: the two largest recomputed values that are read at once; 0 */
   bool *touched;                /* by place: something changes there */
+  PlanLedger *ledger;           /* NULL: nothing is recorded */
 };
+
+void held_record(HeldStages *by, PlanLedger *ledger) { by->ledger = ledger; }
 
 HeldStages *held_by_stage(const HeldList *h) {
   int stages = h->walk->m->mesh.stages;
@@ -294,6 +295,23 @@ static void add_moment(HeldStages *by, size_t at, double bytes) {
   else if (bytes > *next) *next = bytes;
 }
 
+static void record_held(const HeldList *h, PlanLedger *l, const Held *x, LedgerClass k, double bytes, int copies) {
+  ARENA_PUSH(l->arena, &l->held,
+             ((LedgerHeld){.op = (size_t)h->f->values.items[x->value].op,
+                           .class = k,
+                           .kept = x->kept,
+                           .copies = copies,
+                           .bytes = bytes,
+                           .born = x->born,
+                           .dies = x->dies}));
+}
+
+static void record_point(PlanLedger *l, size_t op, const double *now) {
+  LedgerPoint point = {.op = op};
+  memcpy(point.bytes, now, sizeof point.bytes);
+  ARENA_PUSH(l->arena, &l->points, point);
+}
+
 /* Memory of a stage grows where a version is born, and shrinks after it dies. */
 static void find_changes(const HeldList *h, HeldStages *by, int stage, const ScheduleLive *live, double *kept) {
   for (size_t i = by->starts[stage]; i < by->starts[stage + 1]; i++) {
@@ -301,7 +319,8 @@ static void find_changes(const HeldList *h, HeldStages *by, int stage, const Sch
     bool resident = !x->converted && op_is_resident(op_of(h->f, x->value)->kind);
     if (x->in_place || x->shown != SHOWN_STORED || stays_inside(h, x) || resident) continue;
     double bytes = kept_batches(h, x, live) * cost_bytes(h->c, type_of(h->f, x->value), x->layout);
-    HeldClass k = class_of(h, x);
+    LedgerClass k = class_of(h, x);
+    if (by->ledger) record_held(h, by->ledger, x, k, bytes, kept_batches(h, x, live));
     if (x->kept) {
       kept[k] += bytes;
       continue;
@@ -327,10 +346,18 @@ static HeldBytes held_bytes(const HeldList *h, HeldStages *by, int stage, const 
     for (int k = 0; k < HELD_CLASSES; k++) now[k] += by->change[k][i], by->change[k][i] = 0;
     const double moment = by->moment[0][i] + by->moment[1][i], made = now[HELD_MADE];
     now[HELD_MADE] += moment;
+    if (by->ledger) record_point(by->ledger, i, now);
     if (sum_of(now) > sum_of(x.most)) memcpy(x.most, now, sizeof now);
     now[HELD_MADE] = made, by->moment[0][i] = by->moment[1][i] = 0;
   }
   return x;
+}
+
+/* Keeps what was recorded of the stage that has the largest peak so far, else drops it. */
+static void record_stage(PlanLedger *l, PlanLedger *largest, int stage, bool larger) {
+  if (larger) largest->stage = stage, largest->held = l->held, largest->points = l->points;
+  memset(&l->held, 0, sizeof l->held);
+  memset(&l->points, 0, sizeof l->points);
 }
 
 /* The memory of all stages of a place, of which one runs at a time. */
@@ -339,16 +366,26 @@ PlanMemory held_memory(const HeldList *h, HeldStages *by, const StageCost *sums,
   const Mesh *mesh = &h->walk->m->mesh;
   PlanMemory m = {.trains = h->trains};
   HeldBytes all = {0};
+  PlanLedger *ledger = by->ledger, recording = {.arena = h->arena}, largest = {.stage = -1};
+  if (ledger) by->ledger = &recording;
   for (int stage = 0; stage < mesh->stages; stage++) {
     if (mesh_place_of(mesh, stage) != place) continue;
     const HeldBytes x = held_bytes(h, by, stage, table);
     m.params += sums[stage].params, m.state += sums[stage].state;
     for (int k = 0; k < HELD_CLASSES; k++) all.kept[k] += x.kept[k];
-    if (sum_of(x.most) > sum_of(all.most)) memcpy(all.most, x.most, sizeof x.most);
+    const bool larger = sum_of(x.most) > sum_of(all.most);
+    if (ledger) record_stage(&recording, &largest, stage, larger || largest.stage < 0);
+    if (larger) memcpy(all.most, x.most, sizeof x.most);
+  }
+  by->ledger = ledger;
+  if (ledger) {
+    ledger->stage = largest.stage, ledger->held = largest.held, ledger->points = largest.points;
+    memcpy(ledger->kept, all.kept, sizeof all.kept);
   }
   for (int k = 0; k < HELD_CLASSES; k++) all.kept[k] += all.most[k];
   m.activations = all.kept[HELD_MADE], m.communication = all.kept[HELD_CONVERTED];
   m.gathered = all.kept[HELD_GATHERED], m.gradients = all.kept[HELD_GRADIENT], m.saved = all.kept[HELD_SAVED];
   m.total = m.params + m.state + cost_memory_made(&m);
+  if (ledger) ledger->memory = m;
   return m;
 }

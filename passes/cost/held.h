@@ -10,6 +10,7 @@
 #ifndef APC_PASSES_COST_HELD_H
 #define APC_PASSES_COST_HELD_H
 
+#include "passes/cost/ledger.h"
 #include "passes/cost/loops.h"
 #include "passes/cost/plan_price.h"
 #include "passes/lower/walk.h"
@@ -105,6 +106,8 @@ void held_settle(HeldList *h);
 typedef struct HeldStages HeldStages;
 /* Sorts the versions by stage, after held_settle.  In the arena of `h`. */
 HeldStages *held_by_stage(const HeldList *h);
+/* From now on, held_memory records what a place holds in the ledger. */
+void held_record(HeldStages *by, PlanLedger *ledger);
 /* Returns the peak memory over all stages of a place; `table`: of the schedule; NULL if it has none. */
 PlanMemory held_memory(const HeldList *h, HeldStages *by, const StageCost *sums, int place, const ScheduleTable *table);
 

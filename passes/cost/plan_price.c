@@ -8,6 +8,7 @@
 #include "ir/legal_dot.h"
 #include "ir/states.h"
 #include "passes/cost/held.h"
+#include "passes/cost/ledger.h"
 #include "passes/cost/ranks.h"
 #include "passes/facts/zero.h"
 #include "passes/facts/derived.h"
@@ -45,6 +46,7 @@ typedef struct Pricing {
   size_t states;        /* states counted so far */
   StageCost *sums;      /* by stage */
   PlanTraffic *traffic; /* by kind; NULL if not needed */
+  PlanLedger *ledger;   /* NULL if not needed */
   double repeat;        /* micro-batches */
   bool in_turns;        /* a pipeline trains with several micro-batches (codegen/program_bodies.c) */
   int ngaps;
@@ -69,6 +71,16 @@ static void spend(Pricing *p, int stage, double seconds, double *class) {
   if (p->walk.phase == PH_bwd) s->phases.bwd += seconds;
   if (p->walk.phase == PH_wgt) s->phases.wgt += seconds;
   *class += seconds * repeats(p);
+}
+
+/* Adds an entry of so many seconds to the ledger; it runs now. */
+static void enter(Pricing *p, const WalkScope *s, LedgerEntry x) {
+  if (!p->ledger || (x.seconds <= 0 && x.kind >= LEDGER_collective)) return;
+  const double runs = runs_in_loop(p->loops, walk_outermost(s)->loop);
+  if (s->from) x.op = p->walk.now;
+  x.now = p->walk.now, x.phase = p->walk.phase;
+  x.seconds *= runs, x.flops *= runs, x.bytes *= runs;
+  ARENA_PUSH(p->ledger->arena, &p->ledger->entries, x);
 }
 
 /* Counts n kernels or messages that the host issues. */
@@ -149,10 +161,20 @@ static size_t user_now(const Pricing *p, const WalkScope *s) {
   return s->from || p->walk.now == p->f->ops.n ? p->walk.now : func_op_index(p->f, p->walk.reader);
 }
 
-static void count_moves(Pricing *p, const WalkScope *s, Val value, const Conversion *path) {
-  CommSize x;
-  for (int i = 0; i < path->n; i++)
-    if (cost_comm_of_move(p->c, type_of(s->f, value), &path->moves[i], &x)) count(p, s, x.kind, x.bytes);
+static void count_moves(Pricing *p, const WalkScope *s, Val value, const Conversion *path, int stage) {
+  const Type *type = type_of(s->f, value);
+  for (int i = 0; i < path->n; i++) {
+    CommSize x = {.kind = COMM_KIND_COUNT};
+    if (cost_comm_of_move(p->c, type, &path->moves[i], &x)) count(p, s, x.kind, x.bytes);
+    enter(p, s,
+          (LedgerEntry){.kind = LEDGER_collective,
+                        .op = (size_t)s->f->values.items[value].op,
+                        .stage = stage,
+                        .seconds = cost_move(model_of(p, stage), p->walk.m, type, &path->moves[i]),
+                        .bytes = x.bytes,
+                        .comm = x.kind,
+                        .axes = x.axes});
+  }
 }
 
 static Val price_convert(Walk *w, const WalkScope *s, Val value, Val v, const Layout *from, const Layout *to,
@@ -168,7 +190,8 @@ static Val price_convert(Walk *w, const WalkScope *s, Val value, Val v, const La
   } else {
     spend(p, stage, seconds * runs_here(p, s), &p->sums[stage].collectives);
     issue(p, stage, seconds > 0 ? runs_here(p, s) : 0);
-    if (p->traffic && cost_convert_path(p->c, type, from, to, &path)) count_moves(p, s, value, &path);
+    if ((p->traffic || p->ledger) && cost_convert_path(p->c, type, from, to, &path))
+      count_moves(p, s, value, &path, stage);
   }
   Val made = held_make(&p->held, s, value, to, stage, true);
   held_born_early(&p->held, s, value, v, made);
@@ -180,16 +203,23 @@ static Val price_agreement(Walk *w, const WalkScope *s, Val value, Val v, int st
   Conversion path;
   if (!cost_agreement_path(p->c, type_of(s->f, value), &path)) return v;
   spend(p, stage, path.cost * runs_here(p, s), &p->sums[stage].collectives);
-  count_moves(p, s, value, &path);
+  count_moves(p, s, value, &path, stage);
   return v;
 }
 
 static Val price_transfer(Walk *w, const WalkScope *s, Val value, Val v, const Layout *layout, int from, int to) {
   Pricing *p = (Pricing *)w;
-  double bytes = cost_bytes(p->c, type_of(s->f, value), layout);
+  double bytes = cost_bytes(p->c, type_of(s->f, value), layout), seconds = cost_transfer(model_of(p, to), bytes);
   (void)from;
   held_want(&p->held, v);
-  spend(p, to, cost_transfer(model_of(p, to), bytes) * runs_here(p, s), &p->sums[to].transfers);
+  spend(p, to, seconds * runs_here(p, s), &p->sums[to].transfers);
+  enter(p, s,
+        (LedgerEntry){.kind = LEDGER_send,
+                      .op = (size_t)s->f->values.items[value].op,
+                      .stage = to,
+                      .seconds = seconds,
+                      .bytes = bytes,
+                      .comm = COMM_send});
   issue(p, to, runs_here(p, s));
   count(p, s, COMM_send, bytes);
   Val made = held_make(&p->held, s, value, layout, to, true);
@@ -206,6 +236,14 @@ static Val price_exchange(Walk *w, const WalkScope *s, size_t index, int operand
                                &s->strategies[index], operand, window);
   spend(p, stage, seconds * runs_here(p, s), &p->sums[stage].collectives);
   count(p, s, x.kind, x.bytes);
+  enter(p, s,
+        (LedgerEntry){.kind = LEDGER_collective,
+                      .op = index,
+                      .stage = stage,
+                      .seconds = seconds,
+                      .bytes = x.bytes,
+                      .comm = x.kind,
+                      .axes = x.axes});
   return v;
 }
 
@@ -245,6 +283,14 @@ static Val price_operation(Walk *w, const WalkScope *s, size_t index, const Val 
   if (op->phase == PH_step && !cost.compute_bound) sum->optimizer += cost.seconds * runs;
   if (cost.rows) *(phase_each(w->phase) ? &sum->rows_each : &sum->rows_once) += cost.seconds * runs;
   sum->flops += cost.flops * runs * repeats(p);
+  if (p->ledger)
+    enter(p, s,
+          (LedgerEntry){.kind = cost.compute_bound ? LEDGER_compute : LEDGER_memory_bound,
+                        .op = index,
+                        .stage = stage,
+                        .seconds = cost.seconds,
+                        .flops = cost.flops,
+                        .bytes = cost_bytes_moved(c, s->f, op, s->rules[index], &s->strategies[index], alone)});
   if (s->from) return NOT_HELD;
   size_t kernel = op->out ? held_kernel_of(&p->held, op, in) : p->walk.now;
   held_use_operands(&p->held, index, kernel, in);
@@ -414,8 +460,8 @@ typedef struct Priced {
 } Priced;
 
 /* Walks the whole function; everything is in the arena.  `together`, `entry`: of a joint function; else NULL. */
-static Pricing *walked(Arena *a, const Priced *x, StageCost *sums, PlanTraffic *traffic, EntriesKept *together,
-                       const JointEntry *entry) {
+static Pricing *walked(Arena *a, const Priced *x, StageCost *sums, PlanTraffic *traffic, PlanLedger *ledger,
+                       EntriesKept *together, const JointEntry *entry) {
   Pricing *p = ARENA_NEW(a, Pricing);
   *p = (Pricing){.walk = {.m = x->m, .arena = a, .sink = &price_sink},
                  .arena = a,
@@ -426,6 +472,7 @@ static Pricing *walked(Arena *a, const Priced *x, StageCost *sums, PlanTraffic *
                  .kept = ARENA_ARRAY(a, KeptList, x->f->ops.n + 1),
                  .sums = sums,
                  .traffic = traffic,
+                 .ledger = ledger,
                  .repeat = mesh_micro_batches(&x->m->mesh),
                  .together = together,
                  .entry = entry};
@@ -445,6 +492,18 @@ static Pricing *walked(Arena *a, const Priced *x, StageCost *sums, PlanTraffic *
   walk_function(&p->walk, &s);
   held_settle(&p->held);
   return p;
+}
+
+/* Records the schedule, and the memory of the place that needs the most. */
+static void finish_ledger(const Pricing *p, HeldStages *by_stage, const ScheduleTable *table, double needs) {
+  const Mesh *mesh = &p->walk.m->mesh;
+  PlanLedger *l = p->ledger;
+  l->work = phases_of(l->arena, mesh, p->sums), l->tabled = table != NULL;
+  held_record(by_stage, l);
+  for (int k = 0; k < mesh_places(mesh); k++) {
+    PlanMemory mem = held_memory(&p->held, by_stage, p->sums, k, table);
+    if (mem.total * kinds_memory_scale(cost_target(p->c), mesh, k) >= needs) return;
+  }
 }
 
 /* Returns the price after the walk. */
@@ -468,6 +527,7 @@ static PlanPrice price_of(Pricing *p) {
     out.flops = fmax(out.flops, flops);
     out.param_bytes = fmax(out.param_bytes, params);
   }
+  if (p->ledger) finish_ledger(p, by_stage, table, out.memory.needs);
   return out;
 }
 
@@ -516,7 +576,7 @@ static PlanPrice price_joint(const Priced *x, PlanPrice *each) {
   Pricing **walks = ARENA_ARRAY(a, Pricing *, joint->n);
   for (int e = 0; e < joint->n; e++) {
     const Priced own = entry_of(a, x, &joint->entries[e]);
-    walks[e] = walked(a, &own, ARENA_ARRAY(a, StageCost, stages), NULL, &all, &joint->entries[e]);
+    walks[e] = walked(a, &own, ARENA_ARRAY(a, StageCost, stages), NULL, NULL, &all, &joint->entries[e]);
   }
   PlanPrice out = {.possible = true};
   for (int e = 0; e < joint->n; e++) {
@@ -547,9 +607,17 @@ PlanPrice cost_plan_stages(CostModel *c, Module *m, const Func *f, const Rule *c
   if (f->joint) return price_joint(&x, NULL);
   Arena *a = arena_new();
   if (!sums) sums = ARENA_ARRAY(a, StageCost, m->mesh.stages);
-  const PlanPrice out = price_of(walked(a, &x, sums, traffic, NULL, NULL));
+  const PlanPrice out = price_of(walked(a, &x, sums, traffic, NULL, NULL, NULL));
   arena_free(a);
   return out;
+}
+
+PlanLedger cost_plan_ledger(Arena *a, CostModel *c, Module *m, const Func *f, const Rule *const *rules,
+                            const Strategy *strategies, const int *stages) {
+  const Priced x = {c, m, f, rules, strategies, stages};
+  PlanLedger ledger = {.arena = a, .sums = ARENA_ARRAY(a, StageCost, m->mesh.stages)};
+  price_of(walked(a, &x, ledger.sums, NULL, &ledger, NULL, NULL));
+  return ledger;
 }
 
 PlanPrice cost_plan(CostModel *c, Module *m, const Func *f, const Rule *const *rules, const Strategy *strategies,
