@@ -1,6 +1,7 @@
 /* tools/cmd_plan.c - apc plan MODEL: chooses the plan and shows it; writes only the files of --save-plan and --emit. */
 #include <string.h>
 
+#include "tools/command_line.h"
 #include "tools/emit.h"
 #include "tools/plan_questions.h"
 #include "tools/plan_ranks.h"
@@ -35,7 +36,22 @@ static bool answer(Tool *t, Build *b, Answers *x) {
   return tool_why(t, b, &x->whys);
 }
 
-static void show(Tool *t, const Build *b, const Answers *x) {
+/* Ends the text with what can be done with the plan: open its page, or make it. */
+static void show_next(Tool *t, const Build *b, const EmitList *l) {
+  Text line = {.arena = t->arena};
+  if (t->quiet) return;
+  text_add(&line, "open");
+  for (size_t i = 0; i < l->n; i++)
+    if (l->items[i].kind == EMIT_HTML) tool_add_word(&line, l->items[i].file);
+  if (!tool_emit_wants(l, EMIT_HTML)) {
+    line = (Text){.arena = t->arena};
+    text_add(&line, tool_command_line(t));
+    tool_add_word(&line, arena_printf(t->arena, "--emit=html=%s.html", b->model.name));
+  }
+  printf("\nnext: %s\n", text_shown(t->arena, text_str(&line)));
+}
+
+static void show(Tool *t, const Build *b, const Answers *x, const EmitList *l) {
   const RunFigures run = tool_run_figures(t, b);
   tool_plan_show(t, b);
   tool_ranks_show(t, b);
@@ -43,6 +59,7 @@ static void show(Tool *t, const Build *b, const Answers *x) {
   tool_pins_show(t, b, &x->pins);
   tool_what_if_show(t, b->plan, &x->what_if);
   tool_why_show(t, b, &x->whys);
+  show_next(t, b, l);
 }
 
 static void print_json(Tool *t, const Build *b, const Answers *x) {
@@ -72,7 +89,7 @@ int cmd_plan(Tool *t) {
   ok = ok && answer(t, &b, &x);
   tool_stages_end(t);
   if (ok && option_given(&t->options, OPT_json)) print_json(t, &b, &x);
-  else if (ok && !to_stdout(&list)) show(t, &b, &x);
+  else if (ok && !to_stdout(&list)) show(t, &b, &x, &list);
   driver_free(&b);
   return ok ? EXIT_OK : tool_failed(t->diags);
 }

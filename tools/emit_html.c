@@ -1,30 +1,29 @@
 /* tools/emit_html.c - see emit_html.h.
  *
- * One file without scripts or references: tables as HTML, the graph as SVG beside the table of operations, one row per
- * operation in order, an arc per use of a value.  Red arcs change the layout (by communication or slicing), dashed ones
- * cross stages.
+ * tools/report.html is the page, with a place for its title, for a summary in plain tables, which is all that shows
+ * without scripts, and for one JSON document, from which its script draws the rest.
  */
 #include "tools/emit_html.h"
 
 #include <math.h>
+#include <string.h>
 
-#include "ir/layout/rule.h"
-#include "tools/emit_dot.h"
+#include "base/json_text.h"
+#include "tools/command_line.h"
+#include "tools/html_page.h"
+#include "tools/plan_goal.h"
 #include "tools/plan_report.h"
+#include "tools/plan_run.h"
 
-enum { ROW = 20, ARCS = 150 }; /* pixels: height of a row, width of the graph */
+extern const char report_html[], report_css[], report_js[],
+    report_charts_js[]; /* tools/report.html and what it has places for */
 
-typedef struct Page {
-  Tool *t;
-  const Build *b;
-  const Rule **rules;
-  Text *out;
-  int *rows; /* by operation: its row; -1 if not shown */
-  int nrows;
-} Page;
+json_t *html_text(const HtmlPage *p, const char *text) { return json_text(text_shown(p->arena, text)); }
 
-static void escaped(Text *out, const char *text) {
-  for (const char *s = text_shown(out->arena, text); *s; s++) {
+/* ---- the summary */
+
+static void add_escaped(Text *out, const char *text) {
+  for (const char *s = text_utf8(out->arena, text_shown(out->arena, text)); *s; s++) {
     if (*s == '<') text_add(out, "&lt;");
     else if (*s == '>') text_add(out, "&gt;");
     else if (*s == '&') text_add(out, "&amp;");
@@ -33,183 +32,182 @@ static void escaped(Text *out, const char *text) {
   }
 }
 
-static void cell(Text *out, const char *s) {
-  text_add(out, "<td>");
-  escaped(out, s);
-  text_add(out, "</td>");
-}
-
-static void head(const Page *p) {
-  text_add(p->out,
-           "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><meta name=\"viewport\" "
-           "content=\"width=device-width\">\n<title>");
-  escaped(p->out, p->b->model.path);
-  text_add(
-      p->out,
-      "</title>\n<style>\nbody { font: 14px/1.45 sans-serif; margin: 2em; color: #202124; background: #fff }\n"
-      "table { border-collapse: collapse } td, th { text-align: left; padding: 1px 12px 1px 0; white-space: nowrap }\n"
-      ".n { text-align: right } .bar { background: #1a73e8; height: 10px } .graph { display: flex; overflow-x: auto "
-      "}\n");
-  text_printf(p->out,
-              ".graph tr { height: %dpx } .graph td { padding-top: 0; padding-bottom: 0; line-height: %dpx; font-size: "
-              "12px }\n",
-              ROW, ROW - 2);
-  text_add(p->out, "h2 { font-size: 16px; margin-top: 2em } .odd { background: #f1f3f4 }\n</style></head><body>\n");
-}
-
-static void summary(const Page *p) {
-  const Plan *plan = p->b->plan;
-  Arena *a = p->t->arena;
-  text_add(p->out, "<h1>");
-  escaped(p->out, arena_printf(a, "%s on %s", p->b->model.path, p->b->options.target->name));
-  text_add(p->out, "</h1>\n<p>");
-  escaped(
-      p->out,
-      arena_printf(a, "%s parameters, %s%s%s; lower bound %s, gap %.1f %%", show_count(a, p->b->params),
-                   show_scaled(a, plan->flops, "FLOP"), *model_hints_text(p->t->arena, &p->b->model) ? " with " : "",
-                   model_hints_text(p->t->arena, &p->b->model), show_seconds(a, plan->lower_bound), plan->gap * 100));
-  text_add(p->out, "</p>\n");
-}
-
-static void choice(const Page *p, const char *what, const char *degrees, const char *time, const char *bytes) {
-  text_add(p->out, "<tr>");
-  cell(p->out, what);
-  cell(p->out, degrees);
-  cell(p->out, time);
-  cell(p->out, bytes);
-  text_add(p->out, "</tr>\n");
-}
-
-static void choices(const Page *p) {
-  const Plan *plan = p->b->plan;
-  Arena *a = p->t->arena;
-  text_add(p->out, "<h2>Choices</h2>\n<table><tr><th></th><th></th><th>time</th><th>largest rank</th></tr>\n");
-  choice(p, "chosen", tool_degrees_text(a, plan->degree, plan->micro_batches), show_seconds(a, plan->price.time.total),
-         show_bytes(a, plan_memory(plan)->total));
-  for (int i = 0; i < plan->nalternatives; i++) {
-    const PlanAlternative *x = &plan->alternatives[i];
-    bool possible = isfinite(x->seconds);
-    choice(p,
-           x->named ? "compared"
-           : i      ? ""
-                    : "instead",
-           tool_degrees_text(a, x->degree, x->micro_batches),
-           possible     ? show_seconds(a, x->seconds)
-           : x->why_not ? x->why_not
-                        : "not possible",
-           possible ? tool_bytes_text(a, x) : "");
-  }
-  choice(p, "", "one device", one_device_text(a, plan), "");
-  text_add(p->out, "</table>\n");
-}
-
-static void bars(const Page *p, const char *title, const Share *shares, int n, double total, bool seconds) {
-  text_printf(p->out, "<h2>%s</h2>\n<table>\n", title);
+static void add_row(Text *out, const char *cell, int n, const char *const *texts) {
+  text_add(out, "<tr>");
   for (int i = 0; i < n; i++) {
-    double part = total > 0 ? shares[i].value / total : 0;
-    text_printf(p->out,
-                "<tr><td>%s</td><td class=\"n\">%s</td><td><div class=\"bar\" style=\"width:%.0fpx\"></div></td><td "
-                "class=\"n\">%.0f %%</td></tr>\n",
-                shares[i].name,
-                seconds ? show_seconds(p->t->arena, shares[i].value) : show_bytes(p->t->arena, shares[i].value),
-                part * 300, part * 100);
+    text_printf(out, "<%s>", cell);
+    add_escaped(out, texts[i]);
+    text_printf(out, "</%s>", cell);
   }
-  text_add(p->out, "</table>\n");
+  text_add(out, "</tr>\n");
 }
 
-/* ---- the graph */
-
-static void number_rows(Page *p) {
-  const Func *f = p->b->l1;
-  p->rows = ARENA_ARRAY(p->t->arena, int, f->ops.n);
-  for (size_t i = 0; i < f->ops.n; i++) p->rows[i] = tool_graph_shows(&f->ops.items[i]) ? p->nrows++ : -1;
+static void add_title(Text *out, const char *text) {
+  text_add(out, "<h2>");
+  add_escaped(out, text);
+  text_add(out, "</h2>\n");
 }
 
-static void arc(const Page *p, const GraphEdge *e) {
-  int from = p->rows[e->from] * ROW + ROW / 2, to = p->rows[e->to] * ROW + ROW / 2,
-      span = p->rows[e->to] - p->rows[e->from];
-  double width = 12 * sqrt(span > 0 ? span : 1);
-  if (width > ARCS - 20) width = ARCS - 20;
-  text_printf(p->out, "<path d=\"M%d %d C%.0f %d %.0f %d %d %d\" fill=\"none\" stroke=\"%s\"%s><title>", ARCS - 6, from,
-              ARCS - width, from, ARCS - width, to, ARCS - 6, to, e->changes ? "#c5221f" : "#9aa0a6",
-              e->crosses ? " stroke-dasharray=\"4 3\"" : "");
-  escaped(p->out, p->b->l1->ops.items[e->from].name);
-  text_add(p->out, " to ");
-  escaped(p->out, p->b->l1->ops.items[e->to].name);
-  if (e->changes) {
-    Text layouts = {.arena = p->t->arena};
-    text_add(&layouts, ": ");
-    layout_print(p->b->model.m, &layouts, e->made);
-    text_add(&layouts, " to ");
-    layout_print(p->b->model.m, &layouts, e->wanted);
-    escaped(p->out, text_str(&layouts));
+static void add_shares(const HtmlPage *p, Text *out, const char *title, const Share *shares, int n, double total,
+                       const char *(*show)(Arena *, double)) {
+  add_title(out, title);
+  text_add(out, "<table>\n");
+  for (int i = 0; i < n; i++) {
+    const char *part = arena_printf(p->arena, "%.0f %%", total > 0 ? 100 * shares[i].value / total : 0);
+    add_row(out, "td", 3, (const char *[]){shares[i].name, show(p->arena, shares[i].value), part});
   }
-  text_add(p->out, "</title></path>\n");
+  text_add(out, "</table>\n");
 }
 
-static void arcs(const Page *p) {
-  const Func *f = p->b->l1;
-  GraphEdge e;
-  text_printf(p->out, "<svg width=\"%d\" height=\"%d\" style=\"margin-top:%dpx; flex:none\">\n", ARCS, p->nrows * ROW,
-              ROW);
-  for (size_t i = 0; i < f->ops.n; i++)
-    for (int k = 0; p->rows[i] >= 0 && k < f->ops.items[i].nin; k++)
-      if (tool_graph_edge(p->b->model.m, f, p->b->plan, p->rules, i, k, &e)) arc(p, &e);
-  for (size_t i = 0; i < f->ops.n; i++)
-    if (p->rows[i] >= 0)
-      text_printf(p->out, "<circle cx=\"%d\" cy=\"%d\" r=\"3\" fill=\"#1a73e8\"/>\n", ARCS - 6,
-                  p->rows[i] * ROW + ROW / 2);
-  text_add(p->out, "</svg>\n");
-}
-
-static void operation(const Page *p, size_t i) {
-  Module *m = p->b->model.m;
-  const Op *op = &p->b->l1->ops.items[i];
-  const Strategy *s = &p->b->plan->strategies[i];
-  Text type = {.arena = p->t->arena}, strategy = {.arena = p->t->arena}, layout = {.arena = p->t->arena};
-  for (int k = 0; k < op->nout; k++) {
-    if (k) text_add(&type, ", "), text_add(&layout, ", ");
-    type_print(m, &type, type_of(p->b->l1, op->out + (Val)k));
-    layout_print(m, &layout, strategy_result(m, p->rules[i], s, k));
+static void add_choices(const HtmlPage *p, Text *out, const json_t *choices) {
+  size_t i;
+  json_t *x;
+  add_title(out, "Choices");
+  text_add(out, "<table>\n");
+  add_row(out, "th", 5, (const char *[]){"degrees", "time", "largest rank", "", "options"});
+  json_array_foreach(choices, i, x) {
+    const json_t *seconds = json_object_get(x, "seconds"), *bytes = json_object_get(x, "bytes");
+    add_row(
+        out, "td", 5,
+        (const char *[]){json_string_value(json_object_get(x, "text")),
+                         json_is_null(seconds) ? "" : show_seconds(p->arena, json_number_value(seconds)),
+                         json_is_null(bytes) ? "" : show_bytes(p->arena, json_number_value(bytes)),
+                         json_string_value(json_object_get(x, "why")), json_string_value(json_object_get(x, "flags"))});
   }
-  if (s->n) strategy_print(&m->mesh, &strategy, p->rules[i], s);
-  text_printf(p->out, "<tr%s>", p->b->plan->stages[i] % 2 ? " class=\"odd\"" : "");
-  cell(p->out, op->name);
-  cell(p->out, op_name(op->kind));
-  cell(p->out, text_str(&type));
-  cell(p->out, arena_printf(p->t->arena, "%d", p->b->plan->stages[i]));
-  cell(p->out, text_str(&strategy));
-  cell(p->out, text_str(&layout));
-  text_add(p->out, "</tr>\n");
+  add_row(out, "td", 5, (const char *[]){"one device", one_device_text(p->arena, p->b->plan), "", "", ""});
+  text_add(out, "</table>\n");
 }
 
-static void graph(const Page *p) {
-  text_printf(p->out, "<h2>Graph: %d operations in %d stage%s</h2>\n", p->nrows, p->b->plan->mesh.stages,
-              p->b->plan->mesh.stages == 1 ? "" : "s");
-  text_add(p->out,
-           "<p>Red: the layout changes, by communication or by slicing. Dashed: to another stage. Constants and sizes "
-           "are left out.</p>\n<div class=\"graph\">\n");
-  arcs(p);
-  text_add(
-      p->out,
-      "<table><tr><th>operation</th><th>kind</th><th>type</th><th>stage</th><th>strategy</th><th>layout</th></tr>\n");
-  for (size_t i = 0; i < p->b->l1->ops.n; i++)
-    if (p->rows[i] >= 0) operation(p, i);
-  text_add(p->out, "</table>\n</div>\n");
+static const char *summary_of(const HtmlPage *p, const json_t *head, const json_t *choices) {
+  const Plan *plan = p->b->plan;
+  Text out = {.arena = p->arena};
+  Share time[TIME_SHARES], memory[MEMORY_SHARES];
+  const char *key;
+  json_t *facts = json_object_get(head, "facts"), *value;
+  text_add(&out, "<table>\n");
+  json_object_foreach(facts, key, value) add_row(&out, "td", 2, (const char *[]){key, json_string_value(value)});
+  text_add(&out, "</table>\n");
+  tool_time_shares(&plan->price.time, time);
+  const int n = tool_memory_shares(plan_memory(plan), memory);
+  add_shares(p, &out, "Time of the busiest stage", time, TIME_SHARES, plan->price.time.total, show_seconds);
+  add_shares(p, &out, "Memory of the largest rank", memory, n, plan_memory(plan)->total, show_bytes);
+  add_choices(p, &out, choices);
+  return text_str(&out);
+}
+
+/* ---- the head */
+
+/* Facts in the order in which they are shown; those that are not known are left out. */
+static json_t *facts_json(const HtmlPage *p) {
+  Arena *a = p->arena;
+  const Build *b = p->b;
+  const Plan *plan = b->plan;
+  const Target *g = b->options.target;
+  const char *unit, *hints = model_hints_text(a, &b->model);
+  const double seconds = tool_step_seconds(b), each = tool_seen_in_step(b, &unit),
+               peak = target_flops(g, compute_storage(g->compute)) * g->ranks, usd = tool_usd_per_hour(b);
+  json_t *o = json_object();
+  const PlanAlternative own = plan_as_alternative(a, plan);
+  json_object_set_new(o, "model", html_text(p, b->model.path));
+  json_object_set_new(o, "target", html_text(p, arena_printf(a, "%s: %s", g->name, tool_target_line(a, g))));
+  json_object_set_new(o, "plan", html_text(p, tool_choice_text(a, plan, &own)));
+  if (plan->price.memory.trains) {
+    json_object_set_new(o, "schedule", json_string(plan_schedule_name(a, plan)));
+    json_object_set_new(o, "recomputation", json_string(plan->recompute));
+  }
+  json_object_set_new(o, "time", json_string(show_seconds(a, plan->price.time.total)));
+  json_object_set_new(o, "rate", json_string(arena_printf(a, "%s %s/s", show_scaled(a, each / seconds, ""), unit)));
+  json_object_set_new(o, "model FLOP utilisation",
+                      json_string(arena_printf(a, "%.1f %%", 100 * plan->flops / seconds / peak)));
+  json_object_set_new(o, "memory per rank",
+                      json_string(arena_printf(a, "%s of %s", show_bytes(a, plan_memory(plan)->total),
+                                               show_bytes(a, plan_memory_limit(g, b->options.plan.memory_limit)))));
+  if (!isnan(usd))
+    json_object_set_new(o, "cost",
+                        json_string(arena_printf(a, "%.2f USD an hour, %.3g USD a million %s", usd,
+                                                 usd * seconds / 3600 / each * 1e6, unit)));
+  json_object_set_new(o, "parameters", json_string(show_count(a, b->params)));
+  json_object_set_new(o, "arithmetic", json_string(show_scaled(a, plan->flops, "FLOP")));
+  if (*hints) json_object_set_new(o, "sizes", html_text(p, hints));
+  json_object_set_new(o, "one device", json_string(one_device_text(a, plan)));
+  json_object_set_new(
+      o, "lower bound",
+      json_string(arena_printf(a, "%s, gap %.1f %%", show_seconds(a, plan->lower_bound), plan->gap * 100)));
+  return o;
+}
+
+static json_t *chips_json(const HtmlPage *p) {
+  const Plan *plan = p->b->plan;
+  json_t *list = json_array();
+  for (int i = 0; i < DEGREE_COUNT; i++) {
+    const Degree d = degrees_listed[i];
+    json_array_append_new(list, json_pack("[s, i]", degree_names[d], plan->degree[d]));
+  }
+  return list;
+}
+
+static json_t *head_json(const HtmlPage *p) {
+  const Plan *plan = p->b->plan;
+  const Target *g = p->b->options.target;
+  Share time[TIME_SHARES], memory[MEMORY_SHARES];
+  json_t *times = json_array(), *memories = json_array();
+  tool_time_shares(&plan->price.time, time);
+  const int n = tool_memory_shares(plan_memory(plan), memory);
+  for (int i = 0; i < TIME_SHARES; i++) json_array_append_new(times, json_pack("[s, f]", time[i].name, time[i].value));
+  for (int i = 0; i < n; i++) json_array_append_new(memories, json_pack("[s, f]", memory[i].name, memory[i].value));
+  return json_pack("{s:o, s:o, s:o, s:o, s:i, s:i, s:i, s:b, s:f, s:f, s:f, s:f, s:o, s:o}", "title",
+                   html_text(p, arena_printf(p->arena, "%s on %s", p->b->model.path, g->name)), "command",
+                   html_text(p, tool_command_line(p->t)), "facts", facts_json(p), "degrees", chips_json(p), "zero",
+                   plan->zero, "micro_batches", plan->micro_batches, "stages", plan->mesh.stages, "trains",
+                   plan->price.memory.trains, "seconds", plan->price.time.total, "limit",
+                   plan_memory_limit(g, p->b->options.plan.memory_limit), "capacity", g->memory_bytes, "bytes",
+                   plan_memory(plan)->total, "time", times, "memory", memories);
+}
+
+/* ---- the page */
+
+/* Adds the document in one line.  "<" does not occur in it, so that no text in it ends the script's element. */
+static void add_json(Text *out, json_t *document) {
+  char *text = json_dumps(document, JSON_COMPACT | JSON_ENSURE_ASCII | JSON_REAL_PRECISION(5));
+  for (const char *s = text; *s;) {
+    const size_t n = strcspn(s, "<");
+    text_addn(out, s, n);
+    s += n;
+    if (*s) text_add(out, "\\u003c"), s++;
+  }
+  free(text);
+}
+
+static void add_page(Text *out, const char *title, const char *summary, json_t *document) {
+  for (const char *s = report_html; *s;) {
+    const char *place = strstr(s, "{{");
+    text_addn(out, s, place ? (size_t)(place - s) : strlen(s));
+    if (!place) return;
+    s = strstr(place, "}}") + 2;
+    if (strncmp(place, "{{title", 7) == 0) add_escaped(out, title);
+    else if (strncmp(place, "{{summary", 9) == 0) text_add(out, summary);
+    else if (strncmp(place, "{{data", 6) == 0) add_json(out, document);
+    else if (strncmp(place, "{{style", 7) == 0) text_add(out, report_css);
+    else if (strncmp(place, "{{script", 8) == 0) text_add(out, report_js);
+    else if (strncmp(place, "{{charts", 8) == 0) text_add(out, report_charts_js);
+  }
 }
 
 void html_print(Tool *t, const Build *b, Text *out) {
-  Page p = {t, b, ARENA_ARRAY(t->arena, const Rule *, b->l1->ops.n), out, NULL, 0};
-  Share time[TIME_SHARES], memory[MEMORY_SHARES];
-  for (size_t i = 0; i < b->l1->ops.n; i++) p.rules[i] = rule_of(b->model.m, b->l1, &b->l1->ops.items[i]);
-  number_rows(&p);
-  tool_time_shares(&b->plan->price.time, time);
-  int nmemory = tool_memory_shares(plan_memory(b->plan), memory);
-  head(&p);
-  summary(&p);
-  choices(&p);
-  bars(&p, "Time (busiest stage)", time, TIME_SHARES, b->plan->price.time.total, true);
-  bars(&p, "Memory (largest rank)", memory, nmemory, plan_memory(b->plan)->total, false);
-  graph(&p);
-  text_add(out, "</body></html>\n");
+  Module *m = b->model.m;
+  HtmlPage p = {t, t->arena, b, rules_of(m, b->l1), cost_model_new(m, b->options.target), NULL};
+  PlanLedger ledger;
+  if (!b->l1->joint) {
+    ledger = cost_plan_ledger(t->arena, p.cost, m, b->l1, p.rules, b->plan->strategies, b->plan->stages);
+    p.ledger = &ledger;
+  }
+  json_t *head = head_json(&p), *choices = html_choices(&p);
+  const char *summary = summary_of(&p, head, choices), *title = json_string_value(json_object_get(head, "title"));
+  json_t *document =
+      json_pack("{s:s, s:O, s:o, s:o, s:o, s:o}", "schema", "apc.report/1", "head", head, "choices", choices,
+                "timeline", html_timeline(&p), "memory", html_memory(&p), "layers", html_layers(&p));
+  add_page(out, title, summary, document);
+  json_decref(head);
+  json_decref(document);
+  cost_model_free(p.cost);
 }

@@ -46,7 +46,7 @@ static bool wants_color(const Options *o) {
 }
 
 void tool_start(Tool *t, char **argv) {
-  t->program = argv[0];
+  t->program = argv[0], t->line = argv;
   t->results = stdout;
   t->quiet = option_given(&t->options, OPT_quiet);
   t->verbose = option_given(&t->options, OPT_verbose);

@@ -25,6 +25,7 @@ typedef struct Tool {
   Diags *diags;
   Options options;
   const char *program; /* argv[0] */
+  char *const *line;   /* argv */
   FILE *results; /* reports of run, verify and bench: standard output, or standard error if a form of --emit goes to
                     standard output */
   const struct FileUse *outputs; /* files that outputs_check has accepted (tools/outputs.h) */

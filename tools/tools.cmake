@@ -6,7 +6,18 @@ target_link_libraries(apc-opt PRIVATE apc_warnings apc_passes apc_ir apc_base)
 file(RELATIVE_PATH apc_stub_folder ${CMAKE_INSTALL_FULL_BINDIR} ${CMAKE_INSTALL_FULL_LIBDIR}/apc)
 file(GLOB apc_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tools/*.c)
 list(FILTER apc_sources EXCLUDE REGEX "(apc_(opt|status|docs)|opt_prove|docs_[a-z]*)\\.c$")
-add_executable(apc ${apc_sources})
+set(apc_report)
+foreach(part report.html report.css report.js report_charts.js) # the page of --emit=html
+  string(REPLACE "." "_" name ${part})
+  set(report ${CMAKE_BINARY_DIR}/generated/${name}.c)
+  add_custom_command(
+    OUTPUT ${report}
+    COMMAND ${CMAKE_COMMAND} -DOUT=${report} -DNAME=${name} -DFILE=${CMAKE_SOURCE_DIR}/tools/${part}
+            -P ${CMAKE_SOURCE_DIR}/tools/embed_text.cmake
+    DEPENDS tools/${part} tools/embed_text.cmake VERBATIM)
+  list(APPEND apc_report ${report})
+endforeach()
+add_executable(apc ${apc_sources} ${apc_report})
 target_compile_definitions(apc PRIVATE APC_VERSION="${PROJECT_VERSION}" APC_STUB_FOLDER="${apc_stub_folder}" _GNU_SOURCE)
 target_link_libraries(apc PRIVATE apc_warnings apc_driver apc_codegen apc_passes apc_frontend apc_ir apc_runtime apc_base)
 

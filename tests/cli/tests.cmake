@@ -63,6 +63,7 @@ foreach(name
     same
     proof
     readme
+    report
     rounds
     spatial
     swapped

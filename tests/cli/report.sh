@@ -1,0 +1,45 @@
+#!/usr/bin/env bash
+# tests/cli/report.sh APC - the page of --emit=html and the graph of --emit=dot, for GPT-3: small, complete, with the
+# figures of the plan.  Where Chromium is installed the pages are opened as well.
+. "$(dirname "$0")/lib.sh"
+here=$source_dir/tests/cli
+gpt=(plan "$source_dir/examples/gpt.apc" -D layers=96 -D d=12288 -D heads=96 -D vocab=51200 -D ctx=2048 --dim seq=2048
+  --dim batch=1536 --dtype bf16 --ep 1 --cp 1)
+train=(--train cross_entropy --optimizer 'adamw()' --recompute full)
+page() { # page NAME OPTIONS...
+  local name=$1
+  shift
+  expect 0 "" "$apc" "${gpt[@]}" "$@" --json --emit=html="$name.html",dot="$name.dot"
+  cp out "$name.json"
+  check "$name.html" /usr/bin/python3 "$here/report.py" "$name.html" "$name.json" 96
+  check "$name.dot has too many nodes" test "$(grep -c ' \[shape' "$name.dot")" -lt 500
+  check "$name.dot does not fold" grep -q 'label="layers\..* times"' "$name.dot"
+}
+page train --target dgx-a100x1024 --tp 8 --pp 16 --dp 8 --micro-batches 96 --schedule 1f1b --zero 1 "${train[@]}"
+page many --target dgx-a100x64 --tp 8 --pp 8 --dp 1 --micro-batches 1536 --schedule interleaved:2 --zero 0 "${train[@]}"
+page infer --target dgx-a100x1024 --tp 8 --pp 8 --dp 16 --micro-batches 12
+check "a page has a time of the search in it" bash -c '! grep -q search_ms infer.html'
+
+# The text ends with what comes next: a command that makes the page, and one that opens it.
+mlp=(plan "$source_dir/examples/mlp.apc" --dim batch=8 -D d=16 -D hidden=16 --target cpux2)
+expect 0 "" "$apc" "${mlp[@]}" --save-plan a.plan
+check "the last line is $(tail -n 1 out)" grep -qE "^next: apc plan .*mlp.apc --dim batch=8 -D d=16 -D hidden=16 --target cpux2 --emit=html=mlp.html\$" <(tail -n 1 out)
+bash -c "${apc%/*}/$(tail -n 1 out | sed 's/^next: //')" >made 2>&1; check "the command of 'next' fails: $(cat made)" test -s mlp.html
+check "the last line is $(tail -n 1 made)" test "$(tail -n 1 made)" = "next: open mlp.html"
+expect 0 "" "$apc" "${mlp[@]}" -q; check "-q says what is next" bash -c '! grep -q next: out'
+expect 0 "next: open 'it'\\''s <b>.html'" "$apc" "${mlp[@]}" --emit=html="it's <b>.html"
+sed 's/"x"/"<\/script><b>x"/' >odd.ir <<'IR'
+apc.ir 1
+symbol b
+func @main level 1 {
+  %x = input {name="x"} : f32[b, 4]
+  %y = neg %x : f32[b, 4]
+  output "y" %y
+}
+IR
+expect 0 "" "$apc" plan odd.ir --emit=html=odd.html; check "a name ends the script" test "$(grep -c '</script>' odd.html)" -eq 2
+
+# In a browser
+/usr/bin/python3 "$here/report_browser.py" train.html infer.html >browser 2>&1; code=$?
+if [ $code -eq 77 ]; then echo "no Chromium: pages are not opened"; pass; else check "$(cat browser)" test $code -eq 0; fi
+summary 23
