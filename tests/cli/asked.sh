@@ -400,7 +400,7 @@ expect 0 "decode x 3: " "$apc" plan "${tiny[@]}" --target cpux2 --plan part.plan
 expect_out "completes part.plan: 2 of "
 expect 0 "fewest devices: 1" "$apc" size "${tiny[@]}" --target cpux2 --optimize prefill=1,decode=2 -q
 expect 0 "on 2 targets" "$apc" plan "${tiny[@]}" --target cpux1,cpux2 --optimize prefill=1,decode=2 -q
-# A range of micro-batches is bounded by all of its numbers: 11 cannot split the reshaped heads of this model, 2 and 4 can.
+# A range of micro-batches is bounded by all of its numbers: 11 cannot split the reshaped heads of this model, 2 can.
 exported=("$source_dir/examples/largest.onnx" --train cross_entropy --batch 64 --target cpux4 -q --json)
 for forced in "" "--pp 4 --micro-batches 4" "--pp 2 --micro-batches 2" "--pp 2 --micro-batches 4"; do
   # shellcheck disable=SC2086
