@@ -407,7 +407,7 @@ static int at_cross_entropy(Build *b, const Op *op) {
   int here = both(b, op2(b, OP_ge, DT_bool, label, integer(b, 0)),
                   op2(b, OP_lt, DT_bool, label, scalar(b, type->dims[type->rank - 1])));
   int picked = select_node(b, t, here, widened(b, value_at(b, op->in[0], at, here)), number(b, t, 0));
-  return op2(b, OP_sub, t, op2(b, OP_add, t, op1(b, OP_log, t, sum), max), picked);
+  return op2(b, OP_add, t, op1(b, OP_log, t, sum), op2(b, OP_sub, t, max, picked));
 }
 
 /* ---- any value */

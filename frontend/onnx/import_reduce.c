@@ -64,14 +64,16 @@ bool import_reduce_log_sum(ImportNode *n) {
   return read_reduce(n, &r) && import_set_output(n, 0, build_unary(n->b, OP_log, reduced(n, &r, RED_SUM, input(n, 0))));
 }
 
-/* log(sum(exp(x))) over the axes, which are kept with extent 1.  Shifted by the maximum so that exp stays finite (by
- * 0 if the maximum is infinite, since inf - inf is NaN). */
-static Val log_sum_exp(ImportNode *n, Val x, unsigned axes) {
+/* The maximum over the axes, which are kept with extent 1: without it exp stays finite.  0 if it is infinite, since
+ * inf - inf is NaN. */
+static Val finite_max(ImportNode *n, Val x, unsigned axes) {
   Val top = import_reduce_axes(n, RED_MAX, x, axes, true);
-  if (!top) return 0;
-  Val shift = select3(n, build_unary(n->b, OP_isinf, top), splat_like(n, top, 0), top);
-  Val sum = import_reduce_axes(n, RED_SUM, build_unary(n->b, OP_exp, binary(n, OP_sub, x, shift)), axes, true);
-  return binary(n, OP_add, build_unary(n->b, OP_log, sum), shift);
+  return top ? select3(n, build_unary(n->b, OP_isinf, top), splat_like(n, top, 0), top) : 0;
+}
+
+/* log(sum(exp(x))) over the axes, which are kept with extent 1. */
+static Val log_sum(ImportNode *n, Val x, unsigned axes) {
+  return build_unary(n->b, OP_log, import_reduce_axes(n, RED_SUM, build_unary(n->b, OP_exp, x), axes, true));
 }
 
 bool import_reduce_log_sum_exp(ImportNode *n) {
@@ -79,7 +81,8 @@ bool import_reduce_log_sum_exp(ImportNode *n) {
   if (!read_reduce(n, &r)) return false;
   Val x = input(n, 0);
   if (r.none) return import_set_output(n, 0, build_unary(n->b, OP_log, build_unary(n->b, OP_exp, x)));
-  Val y = log_sum_exp(n, x, r.axes);
+  Val shift = finite_max(n, x, r.axes);
+  Val y = shift ? binary(n, OP_add, log_sum(n, binary(n, OP_sub, x, shift), r.axes), shift) : 0;
   return import_set_output(n, 0, r.keepdims ? y : drop_dims(n, y, r.axes));
 }
 
@@ -90,7 +93,11 @@ static Val softmax_last(ImportNode *n, Val x, int axis) {
   return build_op(n->b, &(OpSpec){.kind = OP_softmax, .nin = 1, .in = &x, .nattrs = 1, .attrs = &a});
 }
 
-Val log_softmax(ImportNode *n, Val x, int axis) { return binary(n, OP_sub, x, log_sum_exp(n, x, 1u << axis)); }
+/* The maximum goes first: beside a huge one, as in rows that are masked by -1e9, the logarithm would be lost. */
+Val log_softmax(ImportNode *n, Val x, int axis) {
+  Val max = finite_max(n, x, 1u << axis), shifted = max ? binary(n, OP_sub, x, max) : 0;
+  return shifted ? binary(n, OP_sub, shifted, log_sum(n, shifted, 1u << axis)) : 0;
+}
 
 /* Before 13 the dimensions from `axis` on count as one. */
 static bool over_axis(ImportNode *n, Val (*how)(ImportNode *n, Val x, int axis)) {

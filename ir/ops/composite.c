@@ -86,7 +86,8 @@ static const char norm_body[] =
     "%out = cast %y {to=$T} : $T[$D, d]\n"
     "output \"out\" %out\n";
 
-/* The label's logit is the one element of v that equals the label; 0 if there is none. */
+/* The label's logit is the one element of v that equals the label; 0 if there is none.  It is taken from the maximum
+ * before the logarithm is added, which is lost in a maximum that is huge. */
 static const char cross_entropy_body[] =
     "%x = input {name=\"0\"} : $T[$D, v]\n"
     "%label = input {name=\"1\"} : i64[$D]\n"
@@ -97,14 +98,14 @@ static const char cross_entropy_body[] =
     "%exp = exp %shifted : $C[$D, v]\n"
     "%sum = reduce %exp {op=sum, axes=[$0]} : $C[$D]\n"
     "%log = log %sum : $C[$D]\n"
-    "%total = add %log, %max : $C[$D]\n"
     "%class = iota {axis=$0, start=0} : i64[$D, v]\n"
     "%labels = broadcast %label {dims=[$d]} : i64[$D, v]\n"
     "%hit = eq %class, %labels : bool[$D, v]\n"
     "%zero = const {value=0} : $C[$D, v]\n"
     "%chosen = select %hit, %u, %zero : $C[$D, v]\n"
     "%logit = reduce %chosen {op=sum, axes=[$0]} : $C[$D]\n"
-    "%y = sub %total, %logit : $C[$D]\n"
+    "%above = sub %max, %logit : $C[$D]\n"
+    "%y = add %log, %above : $C[$D]\n"
     "%out = cast %y {to=$T} : $T[$D]\n"
     "output \"out\" %out\n";
 
@@ -156,7 +157,7 @@ static bool eval_norm(Eval *e) {
   return true;
 }
 
-/* A label outside [0, v) picks 0. */
+/* A label outside [0, v) picks 0.  The order of the sum is that of the body. */
 static bool eval_cross_entropy(Eval *e) {
   if (e->run->modp) return eval_body(e);
   if (!eval_same_shape(e, 1)) return false;
@@ -169,7 +170,7 @@ static bool eval_cross_entropy(Eval *e) {
     double max = -INFINITY, sum = 0;
     for (int64_t i = 0; i < n; i++) max = isnan(row[i].f) || row[i].f > max ? row[i].f : max;
     for (int64_t i = 0; i < n; i++) sum += exp(row[i].f - max);
-    e->out->cells[r].f = log(sum) + max - (label >= 0 && label < n ? row[label].f : 0);
+    e->out->cells[r].f = log(sum) + (max - (label >= 0 && label < n ? row[label].f : 0));
   }
   return true;
 }

@@ -90,7 +90,9 @@ void gradient_norm(Gradient *g) {
   g->of_operands[0] = gradient_mul(g, scale, gradient_sub(g, across, gradient_mul(g, y, along)));
 }
 
-/* dy (exp(x - log(sum(exp(x)))) - hit), where hit is 1 for the label: cut classes need no sum (D48). */
+/* dy (exp(x - log(sum(exp(x)))) - hit), where hit is 1 for the label: cut classes need no sum (D48).  The logarithm is
+ * the loss plus the label's logit.  They are subtracted one by one: if all logits are huge, as in rows that are masked
+ * by -1e9, their sum would be that logit.  Not right: a row in which such a number masks only the label's class. */
 void gradient_cross_entropy(Gradient *g) {
   Builder *b = g->b;
   Val x = g->op->in[0], label = g->op->in[1], dy = g->of_results[0];
@@ -101,9 +103,10 @@ void gradient_cross_entropy(Gradient *g) {
   one[last] = ex_const(b->m, 1);
   Attr a[] = {attr_i(AT_axis, last), attr_e(AT_start, ex_const(b->m, 0))};
   Val place = build_reshape(b, label, t->rank, one);
-  Val logit = build_op(b, &(OpSpec){.kind = OP_take, .nin = 2, .in = (Val[]){x, place}, .nattrs = 2, .attrs = a});
-  Val total = gradient_add(g, g->op->out, build_reshape(b, logit, last, rows->dims));
-  Val share = build_unary(b, OP_exp, gradient_sub(g, x, gradient_back(g, total, x, last)));
+  Val taken = build_op(b, &(OpSpec){.kind = OP_take, .nin = 2, .in = (Val[]){x, place}, .nattrs = 2, .attrs = a});
+  Val logit = build_reshape(b, taken, last, rows->dims);
+  Val above = gradient_sub(g, x, gradient_back(g, logit, x, last));
+  Val share = build_unary(b, OP_exp, gradient_sub(g, above, gradient_back(g, g->op->out, x, last)));
   Val class = build_iota(b, type_with_dtype(b->m, t, DT_i64), last);
   Val hit = build_cast(b, build_binary(b, OP_eq, class, gradient_back(g, label, x, last)), t->dtype);
   Val rows_dy = gradient_back(g, dy, x, last), slope = gradient_sub(g, share, hit);
