@@ -90,7 +90,7 @@ const Type *infer_weight(const Infer *c) {
 /* ---- entry */
 
 static bool is_flag(AttrKey key) {
-  return key == AT_descending || key == AT_exclusive || key == AT_reverse || key == AT_causal || key == AT_lse ||
+  return key == AT_descending || key == AT_exclusive || key == AT_reverse || key == AT_causal || key == AT_sums ||
          key == AT_interleaved;
 }
 

@@ -67,6 +67,7 @@ static void make_cases(void) {
   RUN(long_attentions);
   RUN(tiled_attentions);
   RUN(attention_gradients);
+  RUN(masked_attentions);
   RUN(dots);
   RUN(windows);
   RUN(equal_lines);

@@ -106,6 +106,8 @@ static void rows(void) {
   text_case("cross entropy", IN("x", "f32[b,s,40]") IN("l", "i64[b,s]") "  %e = exp %x : f32[b,s,40]\n"
             "  %y = cross_entropy %e, %l : f32[b,s]\n"
             "  %t = reduce %y {axes=[0,1], op=sum} : f32[]\n" OUT("y") OUT("t"));
+  text_case("cross entropy of masked classes", IN("l", "i64[b]") "  %x = const {value=-1e9} : f32[b,s]\n"
+            "  %y = cross_entropy %x, %l : f32[b]\n" OUT("y"));
   text_case("cross entropy narrow", IN("x", "f32[b,2]") IN("l", "i64[b]") "  %y = cross_entropy %x, %l : f32[b]\n"
             OUT("y"));
   text_case("column mean", IN("x", "f32[s,40]") "  %s = reduce %x {axes=[0], op=sum} : f32[40]\n"
@@ -222,9 +224,10 @@ static void attentions(void) {
                                "  %%v = input {name=\"v\"} : %s[%s,%s,40] @{}\n"
             "  %%i = iota {axis=0, start=-1} : i64[%s]\n"
                                "  %%j = iota {axis=0, start=0} : i64[%s]\n  %%n = const {value=60} : i64[]\n"
-                               "  %%y, %%z = attention %%q, %%k, %%v, %%i, %%j, %%n {scale=2.5, causal=%d, lse=1}"
-                               " : %s[%s,40], %s[%s]\n" OUTF("y") OUTF("z"),
-                               t, q, t, bg, n, t, bg, n, s, n, causal, t, q, i == 1 ? "f64" : "f32", q));
+                               "  %%y, %%x, %%z = attention %%q, %%k, %%v, %%i, %%j, %%n {scale=2.5, causal=%d, sums=1}"
+                               " : %s[%s,40], %s[%s], %s[%s]\n" OUTF("y") OUTF("x") OUTF("z"),
+                               t, q, t, bg, n, t, bg, n, s, n, causal, t, q, i == 1 ? "f64" : "f32", q,
+                               i == 1 ? "f64" : "f32", q));
         static const char *const biases[] = {"bgrst", "t", "bst", "grt"};
         static const int dims[][4] = {{1, 1, 1, 1}, {0, 0, 0, 0}, {1, 0, 0, 1}, {0, 1, 1, 0}}; /* of q */
         const char *bias = "";
@@ -240,11 +243,11 @@ static void attentions(void) {
             "  %%x = input {name=\"x\"} : %s[%s%s] @{}\n"
             "  %%i = iota {axis=0, start=-1} : i64[%s]\n"
                                "  %%j = iota {axis=0, start=0} : i64[%s]\n  %%n = const {value=60} : i64[]\n"
-                               "  %%y, %%z = attention %%q, %%k, %%v, %%i, %%j, %%n, %%x"
-                               " {scale=2.5, causal=%d, bias=\"%s\", lse=1}"
-                               " : %s[%s,40], %s[%s]\n" OUTF("y") OUTF("z"),
+                               "  %%y, %%w, %%z = attention %%q, %%k, %%v, %%i, %%j, %%n, %%x"
+                               " {scale=2.5, causal=%d, bias=\"%s\", sums=1}"
+                               " : %s[%s,40], %s[%s], %s[%s]\n" OUTF("y") OUTF("w") OUTF("z"),
                                t, q, t, bg, n, t, bg, n, t, bias, n, s, n, causal, biases[k], t, q,
-                               i == 1 ? "f64" : "f32", q));
+                               i == 1 ? "f64" : "f32", q, i == 1 ? "f64" : "f32", q));
         if (k == 1) /* products that are all -inf */
           text_case(arena_printf(a, "attention %s to -inf %d", t, causal),
                     arena_printf(a, "  %%q = const {value=-inf} : %s[1,1,1,2,20]\n"
@@ -263,8 +266,8 @@ static void long_attentions(void) {
   text_case("attention of chunks", IN("q", "f32[1,2,1,3,64]") IN("k", "f32[1,2,1100,64]") IN("v", "f32[1,2,1100,64]")
             "  %i = iota {axis=0, start=1022} : i64[3]\n  %j = iota {axis=0, start=0} : i64[1100]\n"
             "  %n = const {value=1090} : i64[]\n"
-            "  %y, %z = attention %q, %k, %v, %i, %j, %n {scale=0.5, causal=1, lse=1}"
-            " : f32[1,2,1,3,64], f32[1,2,1,3]\n" OUT("y") OUT("z"));
+            "  %y, %x, %z = attention %q, %k, %v, %i, %j, %n {scale=0.5, causal=1, sums=1}"
+            " : f32[1,2,1,3,64], f32[1,2,1,3], f32[1,2,1,3]\n" OUT("y") OUT("x") OUT("z"));
   text_case("attention of chunks with bias",
             IN("q", "f32[2,2,1,3,64]") IN("k", "f32[2,2,1100,64]") IN("v", "f32[2,2,1100,64]") IN("x", "f32[2,1100]")
             "  %i = iota {axis=0, start=1022} : i64[3]\n  %j = iota {axis=0, start=0} : i64[1100]\n"
@@ -274,8 +277,8 @@ static void long_attentions(void) {
   text_case("attention of panels", IN("q", "f32[1,2,1,40,64]") IN("k", "f32[1,2,150,64]") IN("v", "f32[1,2,150,64]")
             "  %i = iota {axis=0, start=100} : i64[40]\n  %j = iota {axis=0, start=0} : i64[150]\n"
             "  %n = const {value=130} : i64[]\n"
-            "  %y, %z = attention %q, %k, %v, %i, %j, %n {scale=0.5, causal=1, lse=1}"
-            " : f32[1,2,1,40,64], f32[1,2,1,40]\n" OUT("y") OUT("z"));
+            "  %y, %x, %z = attention %q, %k, %v, %i, %j, %n {scale=0.5, causal=1, sums=1}"
+            " : f32[1,2,1,40,64], f32[1,2,1,40], f32[1,2,1,40]\n" OUT("y") OUT("x") OUT("z"));
 }
 
 /* More rows and keys than a tile of a GPU, never a multiple; rows that see no key, keys that no row sees. */
@@ -303,11 +306,11 @@ static void tiled_attentions(void) {
                            "  %%v = input {name=\"v\"} : %s[%s,%s,%s] @{}\n%s"
             "  %%i = iota {axis=0, start=%d} : i64[%s]\n  %%j = iota {axis=0, start=0} : i64[%s]\n"
                            "  %%n = const {value=180} : i64[]\n"
-            "  %%y, %%z = attention %%q, %%k, %%v, %%i, %%j, %%n%s {scale=0.3, causal=%d, lse=1%s%s%s}"
-                           " : %s[%s,%s,%s], f32[%s,%s]\n" OUTF("y") OUTF("z"),
+            "  %%y, %%w, %%z = attention %%q, %%k, %%v, %%i, %%j, %%n%s {scale=0.3, causal=%d, sums=1%s%s%s}"
+                           " : %s[%s,%s,%s], f32[%s,%s], f32[%s,%s]\n" OUTF("y") OUTF("w") OUTF("z"),
                            t, bg, rs, k, t, bg, n, k, t, bg, n, e, of, rows[i / 3].start, s, n, with,
-                           rows[i / 3].causal, *bias ? ", bias=\"" : "", bias, *bias ? "\"" : "", t, bg, rs, e, bg,
-                           rs));
+                           rows[i / 3].causal, *bias ? ", bias=\"" : "", bias, *bias ? "\"" : "", t, bg, rs, e, bg, rs,
+                           bg, rs));
     arena_free(a);
   }
 }
@@ -344,11 +347,11 @@ static void attention_gradients(void) {
     }
     text_printf(&out, "  %%i = iota {axis=0, start=%d} : i64[%s]\n  %%j = iota {axis=0, start=0} : i64[%s]\n",
                 rows[i / 4].start, s, n);
-    text_printf(&out, "  %%n = const {value=68} : i64[]\n  %%o, %%l = attention %%q, %%k, %%v, %%i, %%j, %%n%s"
-                " {scale=0.3, causal=%d, lse=1%s} : %s[%s,%s,%s], %s[%s,%s]\n", x, rows[i / 4].causal, with, t, bg,
-                rs, e, sums, bg, rs);
+    text_printf(&out, "  %%n = const {value=68} : i64[]\n  %%o, %%m, %%l = attention %%q, %%k, %%v, %%i, %%j, %%n%s"
+                " {scale=0.3, causal=%d, sums=1%s} : %s[%s,%s,%s], %s[%s,%s], %s[%s,%s]\n", x, rows[i / 4].causal,
+                with, t, bg, rs, e, sums, bg, rs, sums, bg, rs);
     for (int of = 0; of < 3; of++) {
-      text_printf(&out, "  %%d%c = attention_grad %%q, %%k, %%v, %%i, %%j, %%n%s, %%o, %%l, %%d"
+      text_printf(&out, "  %%d%c = attention_grad %%q, %%k, %%v, %%i, %%j, %%n%s, %%o, %%m, %%l, %%d"
                   " {of=\"%c\", scale=0.3, causal=%d%s} : %s[%s,%s,%s]\n", "qkv"[of], x, "qkv"[of],
                   rows[i / 4].causal, with, t, bg, of ? n : rs, of == 2 ? e : k);
       text_printf(&out, "  output \"d%c\" %%d%c @{}\n", "qkv"[of], "qkv"[of]);
@@ -358,7 +361,52 @@ static void attention_gradients(void) {
   }
 }
 
-/* A few rows against many keys: for GPUs only, which split the keys; the last part sees no key here. */
+/* Rows whose keys are all masked by a huge finite number, each number in some rows, beside rows that are not; and keys
+ * that are masked in every row.  The scores of a masked row are equal, in f32 and in the interpreter's doubles, since
+ * the scale is less than the last bit of the number.  f16 has no such numbers: beside -65504 scores lose bits that the
+ * sums and the gradients of q and k show. */
+static void masked_attentions(void) {
+  static const char *const types[] = {"f32", "f64", "bf16", "f16"};
+  static const struct {
+    const char *bg, *rs, *t, *k, *e;
+  } rows[] = {{"1,2", "1,4", "70", "20", "40"}, {"1,1", "2,33", "130", "64", "64"}};
+  for (int i = 0; i < 8; i++) {
+    Arena *a = arena_new();
+    const char *t = types[i % 4], *s = strchr(rows[i / 4].rs, ',') + 1, *bg = rows[i / 4].bg, *n = rows[i / 4].t,
+        *rs = rows[i / 4].rs, *k = rows[i / 4].k, *e = rows[i / 4].e, *sums = i % 4 == 1 ? "f64" : "f32",
+        *scale = i % 4 == 3 ? "1e-4" : "1e-9", *low = i % 4 == 3 ? "-65504" : "-3.3e38";
+    Text out = {.arena = a};
+    text_printf(&out, "  %%q = input {name=\"q\"} : %s[%s,%s,%s] @{}\n", t, bg, rs, k);
+    text_printf(&out, "  %%k = input {name=\"k\"} : %s[%s,%s,%s] @{}\n", t, bg, n, k);
+    text_printf(&out, "  %%v = input {name=\"v\"} : %s[%s,%s,%s] @{}\n", t, bg, n, e);
+    text_printf(&out, "  %%d = input {name=\"d\"} : %s[%s,%s,%s] @{}\n", t, bg, rs, e);
+    text_printf(&out, "  %%i = iota {axis=0, start=0} : i64[%s]\n  %%four = const {value=4} : i64[%s]\n"
+                "  %%which = mod %%i, %%four : i64[%s]\n  %%all = const {floats=[0, -1e4, %s, %s]} : %s[4]\n"
+                "  %%row = gather %%all, %%which {axis=0, start=0} : %s[%s]\n"
+                "  %%rows = broadcast %%row {dims=[0]} : %s[%s,%s]\n", s, s, s, i % 4 == 3 ? "-1e4" : "-1e9", low, t,
+                t, s, t, s, n);
+    text_printf(&out, "  %%key = iota {axis=1, start=0} : i64[%s,%s]\n  %%three = const {value=3} : i64[%s,%s]\n"
+                "  %%third = mod %%key, %%three : i64[%s,%s]\n  %%one = const {value=1} : i64[%s,%s]\n"
+                "  %%far = eq %%third, %%one : bool[%s,%s]\n  %%low = const {value=%s} : %s[%s,%s]\n"
+                "  %%x = select %%far, %%low, %%rows : %s[%s,%s]\n", s, n, s, n, s, n, s, n, s, n, low, t, s, n, t,
+                s, n);
+    text_printf(&out, "  %%j = iota {axis=0, start=0} : i64[%s]\n  %%n = const {value=68} : i64[]\n"
+                "  %%o, %%m, %%l = attention %%q, %%k, %%v, %%i, %%j, %%n, %%x {scale=%s, causal=0, bias=\"st\","
+                " sums=1} : %s[%s,%s,%s], %s[%s,%s], %s[%s,%s]\n" OUTF("o") "%s", n, scale, t, bg, rs, e, sums,
+                bg, rs, sums, bg, rs, i % 4 == 3 ? "" : "  output \"l\" %l @{}\n");
+    for (int of = i % 4 == 3 ? 2 : 0; of < 3; of++) {
+      text_printf(&out, "  %%d%c = attention_grad %%q, %%k, %%v, %%i, %%j, %%n, %%x, %%o, %%m, %%l, %%d"
+                  " {of=\"%c\", scale=%s, causal=0, bias=\"st\"} : %s[%s,%s,%s]\n", "qkv"[of], "qkv"[of], scale, t,
+                  bg, of ? n : rs, of == 2 ? e : k);
+      text_printf(&out, "  output \"d%c\" %%d%c @{}\n", "qkv"[of], "qkv"[of]);
+    }
+    text_case(arena_printf(a, "attention of masked rows %s %d", t, i / 4), text_str(&out));
+    arena_free(a);
+  }
+}
+
+/* A few rows against many keys: for GPUs only, which split the keys; the last part sees no key here.  Then rows whose
+ * keys are masked: all, those of some pieces, and none. */
 static __attribute__((unused)) void split_attentions(void) {
   static const char *const types[] = {"f32", "f16", "bf16"};
   static const char *const rows[][4] = {
@@ -375,17 +423,35 @@ static __attribute__((unused)) void split_attentions(void) {
                            "  %%v = input {name=\"v\"} : %s[%s,%s,%s] @{}\n  %%x = input {name=\"x\"} : %s[%s] @{}\n"
             "  %%i = iota {axis=0, start=1000} : i64[%s]\n  %%j = iota {axis=0, start=0} : i64[%s]\n"
                            "  %%n = const {value=1900} : i64[]\n"
-            "  %%y, %%z = attention %%q, %%k, %%v, %%i, %%j, %%n%s {scale=0.3, causal=%d, lse=1%s}"
-                           " : %s[%s,%s], f32[%s]\n" OUTF("y") OUTF("z"),
+            "  %%y, %%w, %%z = attention %%q, %%k, %%v, %%i, %%j, %%n%s {scale=0.3, causal=%d, sums=1%s}"
+                           " : %s[%s,%s], f32[%s], f32[%s]\n" OUTF("y") OUTF("w") OUTF("z"),
                            t, q, k, t, bg, n, k, t, bg, n, e, t, n, s, n, bias ? ", %x" : "", i / 3 != 1,
-                           bias ? ", bias=\"t\"" : "", t, q, e, q));
+                           bias ? ", bias=\"t\"" : "", t, q, e, q, q));
+    arena_free(a);
+  }
+  for (int i = 0; i < 2; i++) {
+    Arena *a = arena_new();
+    const char *t = types[2 * i]; /* -3.3e38 is no f16 */
+    text_case(arena_printf(a, "attention of masked rows in pieces %s", t),
+              arena_printf(a, "  %%q = input {name=\"q\"} : %s[1,2,1,3,64] @{}\n"
+            "  %%k = input {name=\"k\"} : %s[1,2,1600,64] @{}\n  %%v = input {name=\"v\"} : %s[1,2,1600,64] @{}\n"
+            "  %%key = iota {axis=1, start=0} : i64[3,1600]\n  %%row = iota {axis=0, start=0} : i64[3,1600]\n"
+            "  %%half = const {value=800} : i64[3,1600]\n  %%first = mul %%row, %%half : i64[3,1600]\n"
+            "  %%seen = lt %%key, %%first : bool[3,1600]\n  %%zero = const {value=0} : %s[3,1600]\n"
+            "  %%low = const {value=-3.3e38} : %s[3,1600]\n  %%x = select %%seen, %%zero, %%low : %s[3,1600]\n"
+            "  %%i = iota {axis=0, start=0} : i64[3]\n  %%j = iota {axis=0, start=0} : i64[1600]\n"
+            "  %%n = const {value=1600} : i64[]\n"
+            "  %%y, %%w, %%z = attention %%q, %%k, %%v, %%i, %%j, %%n, %%x {scale=0.3, causal=0, bias=\"st\", sums=1}"
+                           " : %s[1,2,1,3,64], f32[1,2,1,3], f32[1,2,1,3]\n" OUTF("y") OUTF("z"),
+                           t, t, t, t, t, t, t));
     arena_free(a);
   }
   case_device = DEVICE_cpu;
 }
 
 /* Heads as one product of queries, keys and values lays them out: x is [b, s, g, r + 2, k], r heads of queries, one of
- * keys and one of values.  Only attention, its gradients and rotations compute. */
+ * keys and one of values.  Only attention, its gradients and rotations compute.  Two of four add a bias per key to each
+ * row of the batch, and read queries as they lie. */
 static __attribute__((unused)) void placed_attentions(void) {
   static const char *const types[] = {"f32", "f16", "bf16", "f64"};
   static const struct {
@@ -400,7 +466,9 @@ static __attribute__((unused)) void placed_attentions(void) {
     const char *t = types[i % 4], *b = rows[i / 4].b, *s = rows[i / 4].s, *g = rows[i / 4].g, *k = rows[i / 4].k,
                *bsg = arena_printf(a, "%s,%s,%s", b, s, g), *bgs = arena_printf(a, "%s,%s,%s", b, g, s);
     int r = rows[i / 4].r, heads = r * (g[0] - '0');
+    const char *more = i / 4 % 2 ? "" : ", %m0", *bias = i / 4 % 2 ? "" : ", bias=\"bt\"";
     Text x = {.arena = a};
+    if (*more) text_printf(&x, "  %%m0 = input {name=\"m0\"} : %s[%s,%s] @{}\n", t, b, s);
     text_printf(&x, "  %%x = input {name=\"x\"} : %s[%s,%d,%s] @{}\n"
                 "  %%d0 = input {name=\"d0\"} : %s[%s,%s,%d*%s] @{}\n", t, bsg, r + 2, k, t, b, s, heads, k);
     for (int m = 0; m < 3; m++)
@@ -408,13 +476,16 @@ static __attribute__((unused)) void placed_attentions(void) {
                   m ? r + m - 1 : 0, t, bsg, m ? 1 : r, k);
     text_printf(&x, "  %%i = iota {axis=0, start=1} : i64[%s]\n  %%n = const {value=60} : i64[]\n", s);
     text_printf(&x, "  %%q1 = transpose %%q0 {perm=[0,2,1,3,4]} : %s[%s,%d,%s]\n", t, bgs, r, k);
-    text_printf(&x, "  %%q2 = rope %%q1, %%i {base=10000, interleaved=%d} : %s[%s,%d,%s]\n", i % 2, t, bgs, r, k);
-    text_printf(&x, "  %%q = transpose %%q2 {perm=[0,1,3,2,4]} : %s[%s,%s,%d,%s,%s]\n", t, b, g, r, s, k);
+    if (!*more)
+      text_printf(&x, "  %%q2 = rope %%q1, %%i {base=10000, interleaved=%d} : %s[%s,%d,%s]\n", i % 2, t, bgs, r, k);
+    text_printf(&x, "  %%q = transpose %%q%d {perm=[0,1,3,2,4]} : %s[%s,%s,%d,%s,%s]\n", *more ? 1 : 2, t, b, g, r, s,
+                k);
     for (int m = 1; m < 3; m++)
       text_printf(&x, "  %%%c1 = reshape %%%c0 : %s[%s,%s]\n  %%%c = transpose %%%c1 {perm=[0,2,1,3]} : %s[%s,%s]\n",
                   "qkv"[m], "qkv"[m], t, bsg, k, "qkv"[m], "qkv"[m], t, bgs, k);
-    text_printf(&x, "  %%o, %%l = attention %%q, %%k, %%v, %%i, %%i, %%n {scale=0.3, causal=1, lse=1} :"
-                " %s[%s,%s,%d,%s,%s], %s[%s,%s,%d,%s]\n", t, b, g, r, s, k, i % 4 == 3 ? "f64" : "f32", b, g, r, s);
+    text_printf(&x, "  %%o, %%m, %%l = attention %%q, %%k, %%v, %%i, %%i, %%n%s {scale=0.3, causal=1%s, sums=1}"
+                " : %s[%s,%s,%d,%s,%s], %s[%s,%s,%d,%s], %s[%s,%s,%d,%s]\n", more, bias, t, b, g, r, s, k,
+                i % 4 == 3 ? "f64" : "f32", b, g, r, s, i % 4 == 3 ? "f64" : "f32", b, g, r, s);
     text_printf(&x, "  %%o1 = transpose %%o {perm=[0,3,1,2,4]} : %s[%s,%d,%s]\n"
                 "  %%o2 = reshape %%o1 : %s[%s,%s,%d*%s]\n  output \"o\" %%o2 @{}\n", t, bsg, r, k, t, b, s,
                 heads, k);
@@ -424,10 +495,11 @@ static __attribute__((unused)) void placed_attentions(void) {
     for (int m = 0; m < 3; m++) {
       const char *shape = m ? arena_printf(a, "%s,%s", bgs, k) : arena_printf(a, "%s,%s,%d,%s,%s", b, g, r, s, k),
                  *turned = m ? arena_printf(a, "%s,%s", bsg, k) : arena_printf(a, "%s,%d,%s", bsg, r, k);
-      text_printf(&x, "  %%d%c0 = attention_grad %%q, %%k, %%v, %%i, %%i, %%n, %%o, %%l, %%d {of=\"%c\", scale=0.3,"
-                  " causal=1} : %s[%s]\n  %%d%c = transpose %%d%c0 {perm=%s} : %s[%s]\n  output \"d%c\" %%d%c @{}\n",
-                  "qkv"[m], "qkv"[m], t, shape, "qkv"[m], "qkv"[m], m ? "[0,2,1,3]" : "[0,3,1,2,4]", t, turned,
-                  "qkv"[m], "qkv"[m]);
+      text_printf(&x, "  %%d%c0 = attention_grad %%q, %%k, %%v, %%i, %%i, %%n%s, %%o, %%m, %%l, %%d {of=\"%c\","
+                  " scale=0.3, causal=1%s} : %s[%s]\n  %%d%c = transpose %%d%c0 {perm=%s} : %s[%s]\n"
+                  "  output \"d%c\" %%d%c @{}\n",
+                  "qkv"[m], more, "qkv"[m], bias, t, shape, "qkv"[m], "qkv"[m], m ? "[0,2,1,3]" : "[0,3,1,2,4]", t,
+                  turned, "qkv"[m], "qkv"[m]);
     }
     text_case(arena_printf(a, "placed attention %s %d", t, i / 4), text_str(&x));
     arena_free(a);

@@ -188,13 +188,12 @@ static Val make_composite_of_several(Making *k) {
       Val q = operand(k, 5, (const Expr *[]){b, g, two, s, two}), key = operand(k, 4, (const Expr *[]){b, g, t, two}),
           v = operand(k, 4, (const Expr *[]){b, g, t, four});
       Attr a[4] = {attr_f(AT_scale, 0.5), attr_i(AT_causal, below(k->r, 2))};
-      int which = below(k->r, 3), n = 2, more = below(k->r, 2); /* which: 2: it has one result only */
+      int which = below(k->r, 4), n = 2, more = below(k->r, 2); /* which: 3: it has one result only */
       Val in[] = {q, key, v, rows, columns, limit, 0};
       if (more) in[6] = make_bias(k, (const Expr *[]){b, g, two, s, t}, &a[n++]);
-      if (which < 2) a[n++] = attr_i(AT_lse, 1);
+      if (which < 3) a[n++] = attr_i(AT_sums, 1);
       Val y = build_op(&k->b, &(OpSpec){.kind = OP_attention, .nin = 6 + more, .in = in, .nattrs = n, .attrs = a});
-      /* finite if a query sees no key */
-      return which == 1 ? build_binary(&k->b, OP_max, y + 1, build_splat(&k->b, type(k, y + 1), -2)) : y;
+      return which % 3 ? y + (Val)which : y;
     }
   }
 }

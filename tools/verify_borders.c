@@ -87,9 +87,8 @@ static const Part parts[] = {
              "  %look.i = add %look.at, %look.far : i64[70]\n"
              "  %look.j = iota {axis=0, start=0} : i64[1100]\n"
              "  %look.n = const {value=1090} : i64[]\n"
-             "  %look, %look.l = attention %look.q, %look.k, %look.v, %look.i, %look.j, %look.n {scale=0.35, causal=1, "
-             "lse=1} "
-             ": f32[1, 2, 1, 70, 8], f32[1, 2, 1, 70]\n"
+             "  %look, %look.m, %look.l = attention %look.q, %look.k, %look.v, %look.i, %look.j, %look.n "
+             "{scale=0.35, causal=1, sums=1} : f32[1, 2, 1, 70, 8], f32[1, 2, 1, 70], f32[1, 2, 1, 70]\n"
              "  %look.one = input {name=\"look.one\"} : f32[1, 2, 1, 1, 8]\n"
              "  %look.end = const {value=1100} : i64[1]\n"
              "  %look.few = attention %look.one, %look.k, %look.v, %look.end, %look.j, %look.n {scale=0.35, causal=1} "
@@ -101,7 +100,7 @@ static const Part parts[] = {
      .text = "  %turn = input {name=\"turn\"} : f32[1, 2, 1, 70, 8]\n"
 #define TURN(of, shape) \
   "  %turn." of \
-  " = attention_grad %look.q, %look.k, %look.v, %look.i, %look.j, %look.n, %look, %look.l, %turn " \
+  " = attention_grad %look.q, %look.k, %look.v, %look.i, %look.j, %look.n, %look, %look.m, %look.l, %turn " \
   "{of=\"" of "\", scale=0.35, causal=1} : f32[" shape "]\n  output \"turn." of "\" %turn." of "\n"
      TURN("q", "1, 2, 1, 70, 8") TURN("k", "1, 2, 1100, 8") TURN("v", "1, 2, 1100, 8"),
 #undef TURN

@@ -52,7 +52,8 @@ typedef struct Attention {
   int64_t heads;             /* a group is heads * b + g, a row s * r + i: element [0] of their bias has the index
                                 ... */
   int64_t stride[4];         /* ... b, g, r, i times these */
-  void *lse;                 /* [groups, rows] of floats or doubles; NULL if not needed */
+  void *max, *sum;           /* of each row, [groups, rows] of floats or doubles: its largest score, and the sum of
+                                exp(score - max); both 0 if the row gives 0.  NULL if not needed */
   AttentionGrowth growth[2]; /* of keys, of values */
 } Attention;
 
@@ -278,9 +279,12 @@ APART void attention_weights(const Attention *a, AttentionPanel *b, const Attent
   for (int l = 0; l < LANES; l++) b->sum[l] = b->sum[l] * b->keep[l] + sum[l];
 }
 
-/* Writes the logarithms of the sums; rarely needed. */
-SMALL void attention_lse(const float *max, const float *sum, int64_t n, float *lse) {
-  for (int64_t r = 0; r < n; r++) lse[r] = sum[r] == 0 ? -__builtin_inff() : max[r] + log_f32(sum[r]);
+/* Writes largest scores and sums of rows from `first` on; rarely needed. */
+SMALL void attention_sums(const Attention *a, int64_t first, int64_t n, const float *max, const float *sum) {
+  for (int64_t r = 0; r < n; r++) {
+    ((float *)a->max)[first + r] = max[r] == -__builtin_inff() ? 0 : max[r];
+    ((float *)a->sum)[first + r] = sum[r];
+  }
 }
 
 /* Writes rows of o, divided by their sums, in order. */
@@ -293,7 +297,7 @@ FN void attention_out(const AttentionCall *c, const AttentionPanel *b, int64_t f
     for (int64_t i = 0; i < e; i++) y[r * e + i] = b->sum[r] == 0 ? 0 : b->o[i * LANES + r] * over;
   }
   if (!here) c->type->store(c->out + first * e * c->type->size, y, n * e);
-  if (c->a->lse) attention_lse(b->max, b->sum, n, (float *)c->a->lse + first);
+  if (c->a->max) attention_sums(c->a, first, n, b->max, b->sum);
 }
 
 /* Computes the rows from `row` on of a group. */
@@ -485,7 +489,7 @@ SMALL void attention_join(const AttentionCall *c, char *parts, int64_t chunks, i
   }
   for (int64_t i = 0; i < e; i++) o[i] = sum == 0 ? 0 : o[i] / sum;
   c->type->store(c->out + at * e * c->type->size, o, e);
-  if (c->a->lse) attention_lse(&max, &sum, 1, (float *)c->a->lse + at);
+  if (c->a->max) attention_sums(c->a, at, 1, &max, &sum);
 }
 
 /* ---- entry points */
@@ -574,6 +578,6 @@ static __attribute__((unused)) void attention_f64(double *out, const double *q, 
       for (int64_t e = 0; e < a->e; e++) o[e] = o[e] * keep + p * value[(g * a->t + t) * a->e + e];
     }
     for (int64_t e = 0; e < a->e; e++) o[e] = sum == 0 ? 0 : o[e] / sum;
-    if (a->lse) ((double *)a->lse)[i] = sum == 0 ? -__builtin_inf() : max + __builtin_log(sum);
+    if (a->max) ((double *)a->max)[i] = max == -__builtin_inf() ? 0 : max, ((double *)a->sum)[i] = sum;
   }
 }

@@ -1,8 +1,8 @@
 /* codegen/cpu/kernel_attention_grad.h - the gradients of attention on CPUs; part of every generated text, after
  * kernel_attention.h, whose operands, tiles and panels it uses.
  *
- * Weights are recomputed, a panel of 32 rows by a block of 64 keys at a time, from scores and the logarithms of their
- * sums (Dao, "FlashAttention-2", 2023): no matrix of scores is stored.  The gradient of the queries is computed per
+ * Weights are recomputed, a panel of 32 rows by a block of 64 keys at a time, from scores, the largest of each row, and
+ * the sum (Dao, "FlashAttention-2", 2023): no matrix of scores is stored.  The gradient of the queries is computed per
  * panel, over all blocks of keys; those of keys and values per few blocks of keys, over all panels.  Threads share
  * panels, or these blocks; each gradient is summed in one order, so that bits do not depend on threads.
  *
@@ -11,15 +11,15 @@
 
 typedef struct AttentionGrad {
   char of; /* q, k or v */
-  const void *o, *lse, *d;
+  const void *o, *max, *sum, *d;
 } AttentionGrad;
 
-/* A panel of rows: `weight.p` holds scores and then weights, `change.p` the gradients of the weights and then those of
- * the scores. */
+/* A panel of rows: `weight.p` holds scores and then weights times the sums of their rows, `change.p` the gradients of
+ * the weights and then those of the scores. */
 typedef struct GradPanel {
   AttentionPanel weight, change; /* q: queries times the scale, and gradients of the result, transposed */
-  float *q, *d;                  /* both as rows */
-  float delta[LANES], shift[LANES];
+  float *q, *d;                  /* both as rows; for v, d is divided by the sums */
+  float delta[LANES], shift[LANES], share[LANES]; /* shift: largest scores; share: the scale over the sum */
   int64_t row, n, lowest, highest;
 } GradPanel;
 
@@ -73,9 +73,11 @@ APART void grad_panel(const GradCall *g, GradPanel *b, int64_t group, int64_t ro
   grad_transpose(b->weight.q, b->q, b->n, c->kwide, a->scale);
   if (g->g->of != 'v') grad_transpose(b->change.q, b->d, b->n, c->ewide, 1);
   for (int64_t r = 0; r < LANES; r++) {
-    float lse = r < b->n ? ((const float *)g->g->lse)[first + r] : -__builtin_inff();
+    float sum = r < b->n ? ((const float *)g->g->sum)[first + r] : 0;
     b->delta[r] = r < b->n && g->delta ? g->delta[first + r] : 0;
-    b->shift[r] = lse == -__builtin_inff() ? __builtin_inff() : lse;
+    b->shift[r] = sum == 0 ? __builtin_inff() : ((const float *)g->g->max)[first + r];
+    b->share[r] = sum == 0 ? 0 : (g->g->of == 'v' ? 1 : a->scale) / sum;
+    for (int64_t i = 0; g->g->of == 'v' && r < b->n && i < c->ewide; i++) b->d[r * c->ewide + i] *= b->share[r];
     b->weight.position[r] = a->causal ? a->query_position[(row + (r < b->n ? r : 0)) % a->s] : INT64_MAX;
   }
   attention_range(b->weight.position, LANES, &b->lowest, &b->highest);
@@ -106,13 +108,17 @@ APART void grad_weights(const GradCall *g, GradPanel *b, const AttentionKeys *ke
   if (a->bias) attention_add_bias(c, &b->weight, group, b->row, b->n, t, keys->n);
   if (keys->hidden) grad_hide(a, &b->weight, keys);
   for (int64_t j = 0; j < keys->n; j++)
-    for (int l = 0; l < LANES; l++) b->weight.p[j][l] = attention_exp(b->weight.p[j][l] - b->shift[l]);
+    for (int l = 0; l < LANES;
+         l++) { /* another order of sums than in the attention may make the largest score larger */
+      float x = b->weight.p[j][l] - b->shift[l];
+      b->weight.p[j][l] = attention_exp(x > 0 ? 0 : x);
+    }
   grad_clear(&b->weight, keys->n);
   if (g->g->of == 'v') return;
   attention_scores(&b->change, &values, a->e, c->ewide);
   for (int64_t j = 0; j < keys->n; j++)
     for (int l = 0; l < LANES; l++)
-      b->change.p[j][l] = b->weight.p[j][l] * (b->change.p[j][l] - b->delta[l]) * a->scale;
+      b->change.p[j][l] = b->weight.p[j][l] * (b->change.p[j][l] - b->delta[l]) * b->share[l];
   grad_clear(&b->change, keys->n);
 }
 
@@ -222,7 +228,7 @@ ATTENTION_GRAD(bf16, uint16_t)
 /* ---- the same pair by pair in double: a thread has a row of the result */
 
 typedef struct GradDoubles {
-  const double *q, *key, *value, *o, *lse, *d;
+  const double *q, *key, *value, *o, *max, *sum, *d;
   double scale;
 } GradDoubles;
 
@@ -236,11 +242,11 @@ FN double grad_product(const double *x, const double *y, int64_t n) {
 FN double grad_pair(const Attention *a, const GradDoubles *x, char of, int64_t row, int64_t t) {
   int64_t group = row / a->rows, key = group * a->t + t;
   if (a->key_position[t] >= a->length || (a->causal && a->key_position[t] > a->query_position[row % a->rows % a->s]) ||
-      x->lse[row] == -__builtin_inf())
+      x->sum[row] == 0)
     return 0;
   double score = grad_product(x->q + row * a->k, x->key + key * a->k, a->k) * x->scale;
   if (a->bias) score += ((const double *)a->bias)[attention_bias_row(a, group, row % a->rows) + t];
-  double p = __builtin_exp(score - x->lse[row]);
+  double above = score - x->max[row], p = __builtin_exp(above > 0 ? 0 : above) / x->sum[row];
   if (of == 'v') return p;
   const double *d = x->d + row * a->e;
   return p * (grad_product(d, x->value + key * a->e, a->e) - grad_product(d, x->o + row * a->e, a->e)) * x->scale;
@@ -249,7 +255,7 @@ FN double grad_pair(const Attention *a, const GradDoubles *x, char of, int64_t r
 static __attribute__((unused)) void attention_grad_f64(double *out, const double *q, const double *key,
                                                        const double *value, int64_t groups, const Attention *a,
                                                        const AttentionGrad *g, double scale) {
-  GradDoubles x = {q, key, value, g->o, g->lse, g->d, scale};
+  GradDoubles x = {q, key, value, g->o, g->max, g->sum, g->d, scale};
   int64_t own = g->of == 'q' ? a->rows : a->t, others = g->of == 'q' ? a->t : a->rows, n = g->of == 'v' ? a->e : a->k;
   const double *from = g->of == 'q' ? key : g->of == 'k' ? q : x.d;
 #pragma omp parallel for schedule(static) if (groups * a->rows * a->t * (a->k + a->e) >= PARALLEL_WORK)

@@ -60,7 +60,7 @@ void template_attention(const Work *w, const Op *op, Text *t, Scalars *s) {
   const WorkOp *made = &w->ops.items[work_def(w, op->out)];
   int out = made->op->nin;
   print_attention(w, op, t, s);
-  if (op->nout > 1) text_printf(t, ", .lse = ptr[%d]", out + 1);
+  if (op->nout > 1) text_printf(t, ", .max = ptr[%d], .sum = ptr[%d]", out + 1, out + 2);
   print_growth(w, op, made, t, s);
   text_printf(t, "};\n  attention_%s(ptr[%d], ptr[0], ptr[1], ptr[2], %s, &a", dtype_name(q->dtype), out,
               span(w, s, q, 0, 2));
@@ -72,8 +72,9 @@ void template_attention_grad(const Work *w, const Op *op, Text *t, Scalars *s) {
   const Type *q = work_type(w, op->in[0]);
   int out = op->nin;
   print_attention(w, op, t, s);
-  text_printf(t, "};\n  const AttentionGrad g = {.of = '%s', .o = ptr[%d], .lse = ptr[%d], .d = ptr[%d]};\n",
-              op_str(op, AT_of), out - 3, out - 2, out - 1);
+  text_printf(
+      t, "};\n  const AttentionGrad g = {.of = '%s', .o = ptr[%d], .max = ptr[%d], .sum = ptr[%d], .d = ptr[%d]};\n",
+      op_str(op, AT_of), out - 4, out - 3, out - 2, out - 1);
   text_printf(t, "  attention_grad_%s(ptr[%d], ptr[0], ptr[1], ptr[2], %s, &a, &g", dtype_name(q->dtype), out,
               span(w, s, q, 0, 2));
   if (q->dtype == DT_f64) text_printf(t, ", %a", op_float(op, AT_scale, 1));

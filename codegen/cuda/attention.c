@@ -8,11 +8,12 @@
 
 enum { TILE_OF_ROWS = 64, FEW_ROWS = 8, NARROW = 64, MOST_BY_TENSOR = 128 };
 
-/* Prints the strides of the bias for the scores [b, g, r, s, t], as in template_attention. */
-static void print_bias(CudaTemplate *k) {
+/* Prints the strides of the bias for the scores [b, g, r, s, t], as in template_attention; q: the queries [b, g, r, s,
+ * k], which operand 0 may hold in another layout. */
+static void print_bias(CudaTemplate *k, const Type *q) {
   const char *bias = op_str(k->op, AT_bias);
   const Type *t = ct_in(k, 6);
-  text_printf(&k->body, "  b.bias = a.p6, b.heads = %s;\n", ct_scalar(k, ct_in(k, 0)->dims[1]));
+  text_printf(&k->body, "  b.bias = a.p6, b.heads = %s;\n", ct_scalar(k, q->dims[1]));
   for (int d = 0; d < 4; d++) {
     const char *at = strchr(bias, "bgrs"[d]);
     text_printf(&k->body, "  b.stride[%d] = %s;\n", d,
@@ -122,7 +123,7 @@ static void join_pieces(CudaTemplate *k) {
   text_add(&k->body, "  Lines of_result;\n");
   print_lines(k, "of_result", &place);
   text_printf(&k->body, "  attention_join_%s(%s, &of_result, %s, a.p0, %s, %s, %s, %d);\n", dtype_name(out->dtype),
-              ct_at(k, 1, &place), has_sums(k) ? "a.p2" : "0", ct_scalar(k, found->dims[1]),
+              ct_at(k, 1, &place), has_sums(k) ? "a.p2, a.p3" : "0, 0", ct_scalar(k, found->dims[1]),
               ct_scalar(k, type_product(k->m, out, 2, 4)), ct_scalar(k, out->dims[out->rank - 1]),
               constant(found->dims[0]));
 }
@@ -145,7 +146,7 @@ static void print_attention(CudaTemplate *k, const TensorPlace in[3], const Tens
               ct_scalar(k, q->dims[3]), ct_scalar(k, v->dims[2]), ct_scalar(k, q->dims[4]), ct_scalar(k, v->dims[3]));
   text_printf(&k->body, "  b.causal = %d, b.query_position = a.p3, b.key_position = a.p4, b.length = *a.p5;\n",
               op_int(k->op, AT_causal, 0) != 0);
-  if (op_attr(k->op, AT_bias)) print_bias(k);
+  if (op_attr(k->op, AT_bias)) print_bias(k, q);
   else text_add(&k->body, "  b.bias = 0;\n");
   static const char *const names[3] = {"b.of_query", "b.of_keys", "b.of_values"};
   for (int i = 0; i < 3; i++) print_lines(k, names[i], &in[i]);
@@ -163,8 +164,8 @@ void cuda_attention(CudaTemplate *k) {
   int at = k->op->nin;
   TensorPlace out = in_pieces(k) ? in[0] : ct_out_place(k);
   print_attention(k, in, &out);
-  if (has_sums(k)) text_printf(&k->body, "  b.lse = a.p%d;\n", at + 1);
-  else text_add(&k->body, "  b.lse = 0;\n");
+  if (has_sums(k)) text_printf(&k->body, "  b.max = a.p%d, b.sum = a.p%d;\n", at + 1, at + 2);
+  else text_add(&k->body, "  b.max = b.sum = 0;\n");
   text_printf(&k->body, "  attention_%s_%s(&b, %s, %s, %s, %s, %a%s);\n", way.name, dtype_name(q->dtype),
               in_pieces(k) ? "0" : ct_at(k, at, &out), ct_at(k, 0, &in[0]), ct_at(k, 1, &in[1]), ct_at(k, 2, &in[2]),
               op_float(k->op, AT_scale, 1), way.more);
@@ -188,7 +189,7 @@ static const Expr *grad_tiles(CudaTemplate *k, const Type *y) {
 static Way grad_by_tiles(CudaTemplate *k, const Type *y) {
   const Expr *panels = ex_ceil_div(k->m, y->dims[y->rank - 1], ex_const(k->m, NARROW));
   ct_launch(k, ex_mul(k->m, grad_tiles(k, y), panels), 1, 256, "64 rows of the result per block");
-  k->k->launch.shared = (2 * 64 * 32 + 64 * 64 + 2 * 64) * 4 + 3 * 64 * 8;
+  k->k->launch.shared = (2 * 64 * 32 + 64 * 64 + 3 * 64) * 4 + 3 * 64 * 8;
   return (Way){"tile", ""};
 }
 
@@ -196,9 +197,9 @@ static Way grad_by_tiles(CudaTemplate *k, const Type *y) {
 static Way grad_by_tensor(CudaTemplate *k, const Type *y, int width, int columns) {
   int ks = (width + 15) / 16, es = (columns + 15) / 16, both = 64 * (16 * ks + 8 + 16 * es + 8);
   ct_launch(k, grad_tiles(k, y), 1, 128, "64 rows of the result per block, tensor cores");
-  k->k->launch.shared = 2 * both + 4 * 128 + 8 * 192;
+  k->k->launch.shared = 2 * both + 4 * 192 + 8 * 192;
   text_printf(&k->body,
-              "  SHARED(uint16_t, both, %d);\n  SHARED(float, numbers, 128);\n  SHARED(int64_t, places, 192);\n", both);
+              "  SHARED(uint16_t, both, %d);\n  SHARED(float, numbers, 192);\n  SHARED(int64_t, places, 192);\n", both);
   return (Way){"tensor",
                arena_printf(k->m->arena, ", '%s', %d, %d, both, numbers, places", op_str(k->op, AT_of), ks, es)};
 }
@@ -215,12 +216,14 @@ static Way choose_grad_way(CudaTemplate *k, const Type *q, const Type *v, const 
 
 void cuda_attention_grad(CudaTemplate *k) {
   int at = k->op->nin;
-  const TensorPlace in[3] = {ct_in_place(k, 0), ct_in_place(k, 1), ct_in_place(k, 2)}, o = ct_in_place(k, at - 3),
+  const TensorPlace in[3] = {ct_in_place(k, 0), ct_in_place(k, 1), ct_in_place(k, 2)}, o = ct_in_place(k, at - 4),
                     d = ct_in_place(k, at - 1), out = ct_out_place(k);
   Way way = choose_grad_way(k, in[0].type, in[2].type, out.type);
   print_attention(k, in, &out);
-  text_printf(&k->body, "  b.lse = 0;\n  AttentionGrad g;\n  g.of = '%s', g.o = %s, g.lse = a.p%d, g.d = %s;\n",
-              op_str(k->op, AT_of), ct_at(k, at - 3, &o), at - 2, ct_at(k, at - 1, &d));
+  text_printf(
+      &k->body,
+      "  b.max = b.sum = 0;\n  AttentionGrad g;\n  g.of = '%s', g.o = %s, g.max = a.p%d, g.sum = a.p%d, g.d = %s;\n",
+      op_str(k->op, AT_of), ct_at(k, at - 4, &o), at - 3, at - 2, ct_at(k, at - 1, &d));
   print_lines(k, "g.of_o", &o), print_lines(k, "g.of_d", &d);
   text_printf(&k->body, "  attention_grad_%s_%s(&b, &g, %s, %s, %s, %s, %a%s);\n", way.name,
               dtype_name(in[0].type->dtype), ct_at(k, at, &out), ct_at(k, 0, &in[0]), ct_at(k, 1, &in[1]),

@@ -31,7 +31,7 @@ typedef struct Attention {
   int64_t length;
   const void *bias; /* 0 if none */
   int64_t heads, stride[4];
-  void *lse; /* [groups, rows] of float or double; 0 if not needed */
+  void *max, *sum; /* of each row, [groups, rows] of float or double; 0 if not needed */
 } Attention;
 
 /* Returns the index of the row's bias for key 0; row i of group g is i + g * rows. */
@@ -48,6 +48,8 @@ FN int64_t attention_last(const Attention *a, int64_t i) {
   if (a->causal && a->query_position[i % a->s] < last) last = a->query_position[i % a->s];
   return last;
 }
+/* The largest score of a row, as it is stored: 0 if all are -inf. */
+FN float attention_max(float max) { return max == -__builtin_inff() ? 0 : max; }
 /* Returns the position of a key; INT64_MAX if no row sees it. */
 FN int64_t attention_where(const Attention *a, int64_t key) {
   return key < a->t && a->key_position[key] < a->length ? a->key_position[key] : INT64_MAX;
@@ -92,8 +94,8 @@ FN int64_t attention_where(const Attention *a, int64_t key) {
     } \
     UNROLL for (int i = 0; i < 8; i++) \
       if (32 * i < left) store_##T(out + 32 * i, sum == 0 ? 0 : result[i] / sum); \
-    if (a->lse && job % chunks == 0 && lane_index() == 0) \
-      ((type *)a->lse)[row] = sum == 0 ? -__builtin_inff() : max + log_##C(sum); \
+    if (a->max && job % chunks == 0 && lane_index() == 0) \
+      ((type *)a->max)[row] = max == -__builtin_inff() ? 0 : max, ((type *)a->sum)[row] = sum; \
   }
 ATTENTION(f32, float, f32, float)
 ATTENTION(f64, double, f64, double)
@@ -192,11 +194,6 @@ FN int64_t attention_lowest(const Attention *a, int64_t first) {
       if (warp_index() == 0) where[lane_index()] = one, where[32 + lane_index()] = two; \
       float score[4][4]; \
       UNROLL for (int i = 0; i < 16; i++) score[i / 4][i % 4] = 0; \
-      int left = a->t - t - 4 * x < 4 ? (int)(a->t - t) - 4 * x : 4; \
-      UNROLL for (int i = 0; a->bias && i < 4; i++) { \
-        int m = 4 * y + i < here ? left : 0; \
-        load4_##T(score[i], (const stored *)a->bias + bias_row[4 * y + i] + t + 4 * x, m); \
-      } \
       int64_t deep = 0; \
       do { \
         if (deep) barrier(); \
@@ -212,6 +209,12 @@ FN int64_t attention_lowest(const Attention *a, int64_t first) {
         } \
         deep += ATTENTION_DEPTH; \
       } while (deep < a->k); \
+      int left = a->t - t - 4 * x < 4 ? (int)(a->t - t) - 4 * x : 4; \
+      UNROLL for (int i = 0; a->bias && i < 4; i++) { \
+        float bias[4]; \
+        load4_##T(bias, (const stored *)a->bias + bias_row[4 * y + i] + t + 4 * x, 4 * y + i < here ? left : 0); \
+        UNROLL for (int j = 0; j < 4; j++) score[i][j] += bias[j]; \
+      } \
       UNROLL for (int i = 0; i < 4; i++) { \
         float high = max[i], keep; \
         UNROLL for (int j = 0; j < 4; j++) { \
@@ -253,8 +256,8 @@ FN int64_t attention_lowest(const Attention *a, int64_t first) {
         store4_##T(out + line_at(&a->of_result, first + 4 * y + i) + column, result[i] + 4 * half, \
             left < 4 ? left : 4); \
       } \
-      if (a->lse && panel == 0 && x == 0) \
-        ((float *)a->lse)[row] = total == 0 ? -__builtin_inff() : max[i] + log_f32(total); \
+      if (a->max && panel == 0 && x == 0) \
+        ((float *)a->max)[row] = attention_max(max[i]), ((float *)a->sum)[row] = total; \
     } \
   }
 ATTENTION_TILES(f32, float)
@@ -357,12 +360,12 @@ ATTENTION_TILES(bf16, uint16_t)
         continue; \
       } \
       if (c < a->e) store_##T(out + line_at(&a->of_result, first + r) + c, total == 0 ? 0 : value / total); \
-      if (a->lse && c == 0) ((float *)a->lse)[row] = total == 0 ? -__builtin_inff() : top + log_f32(total); \
+      if (a->max && c == 0) ((float *)a->max)[row] = attention_max(top), ((float *)a->sum)[row] = total; \
     } \
   } \
-  /* an element of the result per thread, `each` rows of a group; lse: 0, or its address */ \
-  FN void attention_join_##T(stored *out, const Lines *lines, float *lse, const float *found, int64_t rows, \
-      int64_t each, int64_t e, const int pieces) { \
+  /* an element of the result per thread, `each` rows of a group; max, sum: 0, or where they are stored */ \
+  FN void attention_join_##T(stored *out, const Lines *lines, float *max, float *sum, const float *found, \
+      int64_t rows, int64_t each, int64_t e, const int pieces) { \
     int64_t i = block_index() * 256 + thread_index(), row = i / e, c = i % e; \
     float top = -__builtin_inff(), total = 0, value = 0; \
     if (row >= rows) return; \
@@ -373,7 +376,7 @@ ATTENTION_TILES(bf16, uint16_t)
       total += keep * record[e + 1], value += keep * record[c]; \
     } \
     store_##T(out + lines_of(lines, row / each) + line_at(lines, row % each) + c, total == 0 ? 0 : value / total); \
-    if (lse && c == 0) lse[row] = total == 0 ? -__builtin_inff() : top + log_f32(total); \
+    if (max && c == 0) max[row] = attention_max(top), sum[row] = total; \
   }
 ATTENTION_FEW(f32, float)
 ATTENTION_FEW(f16, uint16_t)
@@ -384,8 +387,13 @@ ATTENTION_FEW(bf16, uint16_t)
  * copies: values while scores are computed, the next keys while values are mixed.  A row in shared memory has 8 numbers
  * more than the matrix, so that 8 rows of load_matrices have no bank conflicts.
  *
- * Exponentials are of base two, by the GPU's special function unit; weights are rounded to 16 bits before they are
- * multiplied with the values, as usual with tensor cores, and the sum is of the unrounded weights. */
+ * Exponentials are of base two, by the GPU's special function unit.  Scores are in units of log(2), so that these take
+ * no product; with a bias they are not, since one of -3.4e38 would become -inf.  Weights are rounded to 16 bits before
+ * they are multiplied with the values, as usual with tensor cores, and the sum is of the unrounded weights. */
+
+/* Scores are multiplied by the first; what is computed with them, by the second before it is an exponent of two. */
+FN float attention_unit(const Attention *a) { return a->bias ? 1 : 1.44269504088896341f; }
+FN float attention_exponent(const Attention *a, float x) { return a->bias ? x * 1.44269504088896341f : x; }
 
 FN float quad_max(float v) {
   UNROLL for (int w = 2; w; w /= 2) v = __builtin_fmaxf(v, shuffle_f32(v, lane_index() ^ w));
@@ -475,18 +483,18 @@ FN void attention_copy(uint16_t *to, int stride, const uint16_t *from, const Lin
         UNROLL for (int n = 0; n < 16; n++) { \
           float *x = &score[n / 2][2 * r + n % 2]; \
           int key = n / 2 * 8 + pair + n % 2; \
-          *x *= scale * 1.44269504088896341f; \
+          *x *= scale * attention_unit(a); \
           if (a->bias && row + 8 * r < here && t + key < a->t) \
-            *x += load_##T((const uint16_t *)a->bias + bias_row[row + 8 * r] + t + key) * 1.44269504088896341f; \
+            *x += load_##T((const uint16_t *)a->bias + bias_row[row + 8 * r] + t + key); \
           if (!whole) *x = places[slot + key] <= seen ? *x : -__builtin_inff(); \
           high = __builtin_fmaxf(high, *x); \
         } \
         high = quad_max(high); \
-        float from = high == -__builtin_inff() ? 0 : high, keep = exp2_fast(max[r] - from); \
+        float from = attention_max(high), keep = exp2_fast(attention_exponent(a, max[r] - from)); \
         max[r] = high, sum[r] *= keep; \
         UNROLL for (int n = 0; n < 16; n++) { \
           float *x = &score[n / 2][2 * r + n % 2]; \
-          *x = exp2_fast(*x - from), sum[r] += *x; \
+          *x = exp2_fast(attention_exponent(a, *x - from)), sum[r] += *x; \
         } \
         UNROLL for (int n = 0; n < 2 * es; n++) result[n][2 * r] *= keep, result[n][2 * r + 1] *= keep; \
       } \
@@ -514,9 +522,11 @@ FN void attention_copy(uint16_t *to, int stride, const uint16_t *from, const Lin
         uint32_t two = pack_##T(result[n][2 * r] * share, result[n][2 * r + 1] * share); \
         *(uint32_t *)(both + (row + 8 * r) * estride + 8 * n + pair) = two; \
       } \
-      if (a->lse && pair == 0 && row + 8 * r < here) \
-        ((float *)a->lse)[group * a->rows + first + row + 8 * r] = \
-            total == 0 ? -__builtin_inff() : max[r] * 0.693147180559945309f + log_f32(total); \
+      if (a->max && pair == 0 && row + 8 * r < here) { \
+        int64_t at = group * a->rows + first + row + 8 * r; \
+        ((float *)a->max)[at] = attention_max(max[r]) * (a->bias ? 1 : 0.693147180559945309f); \
+        ((float *)a->sum)[at] = total; \
+      } \
     } \
     warp_barrier(); \
     ROLL for (int i = lane; i < 32 * es; i += 32) { \

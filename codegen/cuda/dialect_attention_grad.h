@@ -2,9 +2,10 @@
  * attention.c prints the calls.
  *
  * A row of the result belongs to a query, key or value: its own row.  The rows summed into it, keys or queries, are the
- * others; their factors, the weights, are recomputed from scores and the logarithms of sums (Dao, "FlashAttention-2",
- * 2023).  No score is stored and nothing is added atomically: a row's bits depend on its operands and the variant
- * alone.
+ * others; their factors, the weights, are recomputed from scores, the largest of each query and the sum (Dao,
+ * "FlashAttention-2", 2023): exp(score - max) / sum.  A score that another order of its sum makes larger than the
+ * largest counts as that.  No score is stored and nothing is added atomically: a row's bits depend on its operands and
+ * the variant alone.
  *
  * Not done: one pass for keys and values, which would compute the scores once for both.
  */
@@ -13,7 +14,7 @@
 
 typedef struct AttentionGrad {
   char of; /* q, k or v */
-  const void *o, *lse, *d;
+  const void *o, *max, *sum, *d;
   Lines of_o, of_d;
 } AttentionGrad;
 
@@ -24,8 +25,8 @@ typedef struct AttentionGrad {
   FN type grad_pair_##T(const Attention *a, const AttentionGrad *g, const stored *query, const stored *keys, \
       const stored *values, type scale, int64_t row, int64_t key) { \
     int64_t group = row / a->rows, i = row % a->rows; \
-    type lse = ((const type *)g->lse)[row], score = 0, change = 0; \
-    if (attention_where(a, key) > attention_last(a, i) || lse == -__builtin_inff()) return 0; \
+    type sum = ((const type *)g->sum)[row], score = 0, change = 0; \
+    if (attention_where(a, key) > attention_last(a, i) || sum == 0) return 0; \
     const stored *d = (const stored *)g->d + lines_of(&g->of_d, group) + line_at(&g->of_d, i); \
     const stored *o = (const stored *)g->o + lines_of(&g->of_o, group) + line_at(&g->of_o, i); \
     query += lines_of(&a->of_query, group) + line_at(&a->of_query, i); \
@@ -33,7 +34,8 @@ typedef struct AttentionGrad {
     values += lines_of(&a->of_values, group) + line_at(&a->of_values, key); \
     for (int64_t c = 0; c < a->k; c++) score += load_##T(query + c) * scale * load_##T(keys + c); \
     if (a->bias) score += load_##T((const stored *)a->bias + attention_bias_row(a, row) + key); \
-    score = exp_##C(score - lse); \
+    score -= ((const type *)g->max)[row]; \
+    score = exp_##C(score > 0 ? 0 : score) / sum; \
     if (g->of == 'v') return score; \
     for (int64_t c = 0; c < a->e; c++) change += load_##T(d + c) * (load_##T(values + c) - load_##T(o + c)); \
     return score * change * scale; \
@@ -134,16 +136,20 @@ FN int64_t attention_bias_at(const AttentionPairs *p, const Attention *a, int64_
   return p->bias_row[attention_query(p, own, other)] + key;
 }
 
-/* Returns the logarithm of a query's sum; infinity if it has none, so that all weights are 0. */
-FN float attention_lse(const AttentionGrad *g, int64_t row, _Bool there) {
-  float lse = there ? ((const float *)g->lse)[row] : -__builtin_inff();
-  return lse == -__builtin_inff() ? __builtin_inff() : lse;
+/* Returns the largest score of a query; infinity if it gets 0, so that all weights are 0. */
+FN float attention_top(const AttentionGrad *g, int64_t row, _Bool there) {
+  return there && ((const float *)g->sum)[row] != 0 ? ((const float *)g->max)[row] : __builtin_inff();
+}
+/* Returns `factor` over the sum of a query; 0 if it gets 0. */
+FN float attention_share(const AttentionGrad *g, int64_t row, _Bool there, float factor) {
+  float sum = there ? ((const float *)g->sum)[row] : 0;
+  return sum == 0 ? 0 : factor / sum;
 }
 
 #define ATTENTION_GRAD_TILES(T, stored) \
-  /* d times o of 64 queries of a group, by the 256 threads; and the logarithms of their sums */ \
-  FN void attention_grad_sums_##T(float *lses, float *deltas, const Attention *a, const AttentionGrad *g, \
-      int64_t group, int64_t first, _Bool change) { \
+  /* d times o of 64 queries of a group, by the 256 threads; their largest scores; and `factor` over their sums */ \
+  FN void attention_grad_sums_##T(float *tops, float *shares, float *deltas, const Attention *a, \
+      const AttentionGrad *g, int64_t group, int64_t first, float factor, _Bool change) { \
     int mine = thread_index() / 4; \
     int64_t row = first + mine, e = a->e; \
     const stored *from = (const stored *)g->d + lines_of(&g->of_d, group) + line_at(&g->of_d, row); \
@@ -156,8 +162,9 @@ FN float attention_lse(const AttentionGrad *g, int64_t row, _Bool there) {
       UNROLL for (int j = 0; j < 4; j++) delta = fused_f32(d[j], o[j], delta); \
     } \
     delta = quad_sum(delta); \
-    if (thread_index() % 4 == 0) \
-      deltas[mine] = delta, lses[mine] = attention_lse(g, group * a->rows + row, row < a->rows); \
+    if (thread_index() % 4 != 0) return; \
+    deltas[mine] = delta, tops[mine] = attention_top(g, group * a->rows + row, row < a->rows); \
+    shares[mine] = attention_share(g, group * a->rows + row, row < a->rows, factor); \
   } \
   /* 4 x 4 products of 64 rows with 64 rows */ \
   FN void attention_products_##T(float (*r)[4], float *both, const stored *own, const Lines *of_own, int64_t first, \
@@ -186,7 +193,8 @@ FN float attention_lse(const AttentionGrad *g, int64_t row, _Bool there) {
       const stored *keys, const stored *values, float scale) { \
     SHARED(float, both, 2 * ATTENTION_HALF); \
     SHARED(float, weights, 64 * 64); \
-    SHARED(float, lses, 64); \
+    SHARED(float, tops, 64); \
+    SHARED(float, shares, 64); \
     SHARED(float, deltas, 64); \
     SHARED(int64_t, where, 64); \
     SHARED(int64_t, last, 64); \
@@ -206,13 +214,14 @@ FN float attention_lse(const AttentionGrad *g, int64_t row, _Bool there) {
     const Lines *of_from = p.of_query ? &a->of_keys : g->of == 'k' ? &a->of_query : &g->of_d; \
     float result[4][4]; \
     UNROLL for (int i = 0; i < 16; i++) result[i / 4][i % 4] = 0; \
-    if (p.of_query) attention_grad_sums_##T(lses, deltas, a, g, p.group, p.first, 1); \
+    const float factor = g->of == 'v' ? 1 : scale; \
+    if (p.of_query) attention_grad_sums_##T(tops, shares, deltas, a, g, p.group, p.first, factor, 1); \
     for (int64_t t = 0; t < p.others; t += 64) { \
       int whole; \
       barrier(); /* the previous tile is done */ \
       t = attention_others(&p, a, t, &whole); \
       if (t >= p.others) break; \
-      if (!p.of_query) attention_grad_sums_##T(lses, deltas, a, g, p.group, t, g->of == 'k'); \
+      if (!p.of_query) attention_grad_sums_##T(tops, shares, deltas, a, g, p.group, t, factor, g->of == 'k'); \
       float score[4][4], change[4][4]; \
       attention_products_##T(score, both, own, of_own, p.first, p.own, other, of_other, t, p.others, a->k, scale); \
       if (g->of != 'v') \
@@ -222,9 +231,9 @@ FN float attention_lse(const AttentionGrad *g, int64_t row, _Bool there) {
         UNROLL for (int i = 0; i < 4; i++) { \
           int q = attention_query(&p, 4 * y + i, 4 * x + j), k = attention_key(&p, 4 * y + i, 4 * x + j); \
           int64_t bias = a->bias ? attention_bias_at(&p, a, t, 4 * y + i, 4 * x + j) : -1; \
-          float s = score[i][j] + (bias >= 0 ? load_##T((const stored *)a->bias + bias) : 0); \
-          float w = exp_f32(s - lses[q]); \
-          if (g->of != 'v') w *= (change[i][j] - deltas[q]) * scale; \
+          float s = score[i][j] + (bias >= 0 ? load_##T((const stored *)a->bias + bias) : 0) - tops[q]; \
+          float w = exp_f32(s > 0 ? 0 : s) * shares[q]; \
+          if (g->of != 'v') w *= change[i][j] - deltas[q]; \
           weights[tile_place(4 * x + j, 4 * y) + i] = whole || where[k] <= last[q] ? w : 0; \
         } \
       barrier(); /* products are done, and weights are stored */ \
@@ -252,11 +261,11 @@ ATTENTION_GRAD_TILES(bf16, uint16_t)
  * pass through shared memory, 64 at a time, laid out as in attention_tensor, and are processed 32 at a time.  Weights
  * are rounded to 16 bits before they are multiplied.
  *
- * `both`: 64 * (16 * ks + 8 + 16 * es + 8) numbers; numbers: 128; places: 192. */
+ * `both`: 64 * (16 * ks + 8 + 16 * es + 8) numbers; numbers: 192; places: 192. */
 #define ATTENTION_GRAD_TENSOR(T) \
-  /* d, which is in shared memory, times o of 64 queries, by the 128 threads; and the logarithms of their sums */ \
+  /* the largest scores of 64 queries, d, which is in shared memory, times o, and `factor` over sums; 128 threads */ \
   FN void attention_grad_tensor_sums_##T(float *numbers, const Attention *a, const AttentionGrad *g, int64_t group, \
-      int64_t first, const uint16_t *d, const int stride, _Bool change) { \
+      int64_t first, const uint16_t *d, const int stride, float factor, _Bool change) { \
     int mine = thread_index() / 2; \
     int64_t row = first + mine, e = a->e; \
     const uint16_t *result = (const uint16_t *)g->o + lines_of(&g->of_o, group) + line_at(&g->of_o, row); \
@@ -267,9 +276,10 @@ ATTENTION_GRAD_TILES(bf16, uint16_t)
       UNROLL for (int j = 0; j < 8; j++) delta = fused_f32(load_##T(d + mine * stride + i + j), o[j], delta); \
     } \
     delta += shuffle_f32(delta, lane_index() ^ 1); \
-    if (thread_index() % 2 == 0) \
-      numbers[mine] = attention_lse(g, group * a->rows + row, row < a->rows) * 1.44269504088896341f, \
-      numbers[64 + mine] = delta; \
+    if (thread_index() % 2 != 0) return; \
+    numbers[mine] = attention_top(g, group * a->rows + row, row < a->rows) * attention_unit(a); \
+    numbers[64 + mine] = delta; \
+    numbers[128 + mine] = attention_share(g, group * a->rows + row, row < a->rows, factor); \
   } \
   FN void attention_grad_tensor_##T(const Attention *a, const AttentionGrad *g, uint16_t *out, const uint16_t *query, \
       const uint16_t *keys, const uint16_t *values, float scale, const int of, const int ks, const int es, \
@@ -303,7 +313,9 @@ ATTENTION_GRAD_TILES(bf16, uint16_t)
       load_matrices(mine[s], first_tile + (16 * warp_index() + lane % 16) * kstride + 16 * s + lane / 16 * 8); \
     UNROLL for (int s = 0; of != 'v' && s < es; s++) \
       load_matrices(mine_values[s], second_tile + (16 * warp_index() + lane % 16) * estride + 16 * s + lane / 16 * 8); \
-    if (of == 'q') attention_grad_tensor_sums_##T(numbers, a, g, p.group, p.first, second_tile, estride, 1); \
+    const float factor = of == 'v' ? 1 : scale; \
+    if (of == 'q') \
+      attention_grad_tensor_sums_##T(numbers, a, g, p.group, p.first, second_tile, estride, factor, 1); \
     float result[16][4]; \
     UNROLL for (int i = 0; i < 64; i++) result[i / 4][i % 4] = 0; \
     for (int64_t t = 0; t < p.others; t += 64) { \
@@ -316,7 +328,7 @@ ATTENTION_GRAD_TILES(bf16, uint16_t)
       copy_wait(); \
       barrier(); \
       if (of != 'q') { \
-        attention_grad_tensor_sums_##T(numbers, a, g, p.group, t, second_tile, estride, of == 'k'); \
+        attention_grad_tensor_sums_##T(numbers, a, g, p.group, t, second_tile, estride, factor, of == 'k'); \
         barrier(); \
       } \
       ROLL for (int part = 0; part < 64; part += 32) { \
@@ -342,10 +354,11 @@ ATTENTION_GRAD_TILES(bf16, uint16_t)
           int q = attention_query(&p, own_row, other_row), k = attention_key(&p, own_row, other_row); \
           int64_t bias = a->bias ? attention_bias_at(&p, a, t, own_row, other_row) : -1; \
           float *x = &score[i / 4][i % 4]; \
-          *x *= scale * 1.44269504088896341f; \
-          if (bias >= 0) *x += load_##T((const uint16_t *)a->bias + bias) * 1.44269504088896341f; \
-          *x = exp2_fast(*x - numbers[q]); \
-          if (of != 'v') *x *= (change[i / 4][i % 4] - numbers[64 + q]) * scale; \
+          *x *= scale * attention_unit(a); \
+          if (bias >= 0) *x += load_##T((const uint16_t *)a->bias + bias); \
+          *x -= numbers[q]; \
+          *x = exp2_fast(attention_exponent(a, *x > 0 ? 0 : *x)) * numbers[128 + q]; \
+          if (of != 'v') *x *= change[i / 4][i % 4] - numbers[64 + q]; \
           if (!whole) *x = p.where[k] <= p.last[q] ? *x : 0; \
         } \
         UNROLL for (int s = 0; s < 2; s++) { \

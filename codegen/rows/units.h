@@ -35,7 +35,7 @@ typedef enum UnitKind {
                   whether another round follows */
 } UnitKind;
 
-enum { GEMM_MAX_BATCH = DOT_MAX_BATCH, PLACED_OPERANDS = 10 /* of an attention_grad with a bias */ };
+enum { GEMM_MAX_BATCH = DOT_MAX_BATCH, PLACED_OPERANDS = 11 /* of an attention_grad with a bias */ };
 
 /* For all batch indices: C[i,j] = sum over p of A[i,p] B[p,j], then the epilogue.  A is in[0], B is in[1], of one type;
  * C is out[0]; after A and B come the bias (n elements) and the residual (laid out as C, which may take its memory), if

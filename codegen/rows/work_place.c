@@ -25,10 +25,11 @@ typedef struct Placing {
 
 static bool has_places(OpKind k) { return k == OP_attention || k == OP_attention_grad || k == OP_rope; }
 
-/* True if the kernel takes strides for that operand.  The last three of an attention_grad are result, lse, gradient. */
+/* True if the kernel takes strides for that operand.  The last four of an attention_grad are result, maxima,
+ * sums and gradient. */
 static bool takes_place(const Op *op, int i) {
   if (op->kind == OP_rope) return i == 0;
-  return i < 3 || (op->kind == OP_attention_grad && (i == op->nin - 3 || i == op->nin - 1));
+  return i < 3 || (op->kind == OP_attention_grad && (i == op->nin - 4 || i == op->nin - 1));
 }
 
 TensorPlace work_dense_place(Module *m, const Type *t) {

@@ -302,14 +302,15 @@ static Val group_queries(Args *a, Val q) {
   return build_reshape(&a->ev->b, q, 5, dims);
 }
 
-/* Removes the group dimension that group_queries added; with `lse`, returns both results. */
+/* Removes the group dimension that group_queries added; with `lse`, also returns the log-sum-exp of the scores. */
 static DslValue attention_results(Args *a, Val y, bool grouped, bool lse) {
-  Val v[2] = {y, y + 1};
+  Builder *b = &a->ev->b;
+  Val v[2] = {y, lse ? build_binary(b, OP_add, y + 1, build_unary(b, OP_log, y + 2)) : 0};
   DslValue *items = ARENA_ARRAY(a->ev->arena, DslValue, 2);
   for (int i = 0; i <= lse; i++) {
     const Type *t = arg_type_of(a, v[i]);
     const Expr *dims[] = {t->dims[0], t->dims[1], t->dims[3], i ? NULL : t->dims[4]};
-    items[i] = built(a, grouped ? v[i] : build_reshape(&a->ev->b, v[i], 4 - i, dims));
+    items[i] = built(a, grouped ? v[i] : build_reshape(b, v[i], 4 - i, dims));
   }
   return lse ? value_list(2, items) : items[0];
 }
@@ -337,7 +338,7 @@ DslValue dsl_fn_attention(Args *a) {
     in[5] = dsl_operand(a->ev, a->call, value_expr(k->dims[2]), type_get(a->ev->m, DT_i64, 0, NULL));
   else if (!arg_position(a, 5, &in[5])) return value_error();
   in[0] = group_queries(a, in[0]);
-  Attr attrs[] = {attr_f(AT_scale, scale), attr_i(AT_causal, causal), attr_i(AT_lse, 1)};
+  Attr attrs[] = {attr_f(AT_scale, scale), attr_i(AT_causal, causal), attr_i(AT_sums, 1)};
   DslValue out = operation(a, OP_attention, 6, in, lse ? 3 : 2, attrs);
   return out.kind == V_TENSOR ? attention_results(a, out.u.t, q->rank == 5, lse) : out;
 }

@@ -149,14 +149,18 @@ static const Type *fits_attention(const Infer *c, int more) {
   return fits_bias(c, c->spec->nin == 7 + more) ? q : NULL;
 }
 
+const Type *attention_sums_type(Module *m, const Type *q) {
+  return type_get(m, dtype_bytes(q->dtype) < 4 ? DT_f32 : q->dtype, 4, q->dims);
+}
+
 bool infer_attention_operands(const Infer *c, int more) { return fits_attention(c, more) != NULL; }
 
 static const Type *infer_attention(const Infer *c) {
   const Type *q = c->in[0], *v = c->in[2];
   if (!infer_attention_operands(c, 0)) return NULL;
   const Expr *dims[5] = {q->dims[0], q->dims[1], q->dims[2], q->dims[3], v->dims[3]};
-  const Attr *lse = infer_attr(c, AT_lse);
-  if (lse && lse->u.i) infer_further(c, type_get(c->m, dtype_bytes(q->dtype) < 4 ? DT_f32 : q->dtype, 4, dims));
+  const Attr *sums = infer_attr(c, AT_sums);
+  for (int i = 0; i < 2 && sums && sums->u.i; i++) infer_further(c, attention_sums_type(c->m, q));
   return type_get(c->m, q->dtype, 5, dims);
 }
 
@@ -166,11 +170,11 @@ void rule_attention_operands(const RuleMaking *k, Text *space) {
   for (const char *s = bias ? bias->u.s : ""; *s; s++) text_printf(space, "%s%c", s == bias->u.s ? ", " : " ", *s);
 }
 
-/* The second result does not depend on the values, so it stays whole if they are partial sums. */
+/* The other results do not depend on the values, so they stay whole if these are partial sums. */
 static void rule_attention(const RuleMaking *k) {
   Text space = {.arena = k->m->arena};
   rule_attention_operands(k, &space);
-  text_add(&space, " -> b g r s e, b g r s");
+  text_add(&space, " -> b g r s e, b g r s, b g r s");
   rule_parse(k, text_str(&space), "body:t frozen:k e linear:2");
   for (int i = 0; i < k->r->nfactors; i++)
     if (k->r->factors[i].kind == FK_LINEAR) k->r->factors[i].results = 1;
@@ -219,9 +223,8 @@ static const char attention_body[] =
     "%y = div %mixed, %divisors : $C[b, g, r, s, e]\n"
     "%out = cast %y {to=$T} : $T[b, g, r, s, e]\n"
     "output \"out\" %out\n"
-    "?lse=1 %log = log %sum : $C[b, g, r, s]\n"
-    "?lse=1 %lse = add %log, %finite : $C[b, g, r, s]\n"
-    "?lse=1 output \"lse\" %lse\n";
+    "?sums=1 output \"max\" %finite\n"
+    "?sums=1 output \"sum\" %sum\n";
 
 typedef struct Attention {
   int64_t t, k, e;
@@ -233,9 +236,14 @@ typedef struct Attention {
   double *weight; /* t of them */
 } Attention;
 
+/* The largest score of a query, and the sum of exp(score - largest). */
+typedef struct Sums {
+  double max, sum;
+} Sums;
+
 /* One query: keys at positions from `length` on are hidden, with `causal` also those after the query: their score is
- * -inf.  A query whose scores are all -inf gets 0.  Returns the logarithm of the sum of their exponentials. */
-static double attend(const Attention *a, const Cell *query, int64_t position, Cell *out) {
+ * -inf.  A query whose scores are all -inf gets 0, and 0 for both sums. */
+static Sums attend(const Attention *a, const Cell *query, int64_t position, Cell *out) {
   double max = -INFINITY, sum = 0;
   for (int64_t t = 0; t < a->t; t++) {
     bool seen = a->key_positions[t].i < a->length && (!a->causal || a->key_positions[t].i <= position);
@@ -251,7 +259,7 @@ static double attend(const Attention *a, const Cell *query, int64_t position, Ce
     for (int64_t t = 0; t < a->t; t++) v += a->weight[t] * a->value[t * a->e + i].f;
     out[i].f = sum == 0 ? 0 : v / sum;
   }
-  return sum == 0 ? -INFINITY : max + log(sum);
+  return (Sums){max == -INFINITY ? 0 : max, sum};
 }
 
 const Cell *eval_attention_bias(const Eval *e, int64_t at) {
@@ -292,8 +300,8 @@ static bool eval_attention(Eval *e) {
                  .causal = op_int(e->op, AT_causal, 0) != 0,
                  .key_positions = e->in[4]->cells,
                  .length = e->in[5]->cells[0].i};
-  bool fits = interp_elements(e->out) == groups * r * s * a.e &&
-              (e->op->nout < 2 || interp_elements(e->outs[1]) == groups * r * s);
+  bool fits = interp_elements(e->out) == groups * r * s * a.e;
+  for (int i = 1; i < e->op->nout; i++) fits &= interp_elements(e->outs[i]) == groups * r * s;
   if (!eval_attention_fits(e)) return false;
   if (!fits) return eval_fail(e, "the extents of the results do not fit");
   a.weight = malloc(sizeof(double) * (size_t)(a.t + 1));
@@ -304,8 +312,8 @@ static bool eval_attention(Eval *e) {
     for (int64_t i = 0; i < r * s; i++) {
       int64_t row = g * r * s + i;
       a.bias = eval_attention_bias(e, row);
-      double lse = attend(&a, q->cells + row * a.k, e->in[3]->cells[i % s].i, e->out->cells + row * a.e);
-      if (e->op->nout > 1) e->outs[1]->cells[row].f = lse;
+      Sums sums = attend(&a, q->cells + row * a.k, e->in[3]->cells[i % s].i, e->out->cells + row * a.e);
+      if (e->op->nout > 1) e->outs[1]->cells[row].f = sums.max, e->outs[2]->cells[row].f = sums.sum;
     }
   }
   free(a.weight);

@@ -8,6 +8,9 @@
  * scores, followed by `more` others.  Reports errors. */
 bool infer_attention_operands(const Infer *c, int more);
 
+/* The type of the largest scores and of the sums of an attention with these queries. */
+const Type *attention_sums_type(Module *m, const Type *q);
+
 /* Appends the spaces of these operands, without the arrow. */
 void rule_attention_operands(const RuleMaking *k, Text *space);
 

@@ -1,12 +1,14 @@
 /* ir/ops/attention_grad.c - the gradients of attention by its queries, keys and values.
  *
- * With p = exp(score - lse), the weights of the values, and d the gradient of the result o:
+ * With p = exp(score - max) / sum, the weights of the values, and d the gradient of the result o:
  *
  *   of v: sum over queries of p d      of q: scale sum over keys of c k      of k: scale sum over queries of c q
  *   where c = p (d v - delta), and delta = d o per query
  *
- * (Dao, "FlashAttention-2", 2023, section 3.1.)  Since the logarithms of the sums are known, nothing is normalised: the
- * sum over keys (for k and v over queries) is plain and may be cut, and so may the queries r that share keys.
+ * (Dao, "FlashAttention-2", 2023, section 3.1.)  Since the largest score and the sum of a query are known, nothing is
+ * normalised: the sum over keys (for k and v over queries) is plain and may be cut, and so may the queries r that share
+ * keys.  Both are kept, not max + log(sum) alone: where a mask has added a huge finite number to all scores of a query,
+ * the logarithm of the sum is less than the last bit of max.
  *
  * Not supported: the gradient of the bias, which is as large as the scores; a bias with fewer dimensions would need a
  * sum of c.  Bodies and evaluation as in ir/ops/composite.c.
@@ -16,7 +18,7 @@
 
 #include "ir/ops/attention.h"
 
-enum { BEHIND = 3 }; /* operands after those of the attention: o, lse, d */
+enum { BEHIND = 4 }; /* operands after those of the attention: o, max, sum, d */
 
 static int operand_o(const Op *op) { return op->nin - BEHIND; }
 
@@ -30,11 +32,11 @@ static const Type *infer_attention_grad(const Infer *c) {
   if (!infer_attention_operands(c, BEHIND)) return NULL;
   const Type *q = c->in[0], *v = c->in[2];
   const Expr *dims[5] = {q->dims[0], q->dims[1], q->dims[2], q->dims[3], v->dims[3]};
-  const Type *result = type_get(c->m, q->dtype, 5, dims),
-             *lse = type_get(c->m, dtype_bytes(q->dtype) < 4 ? DT_f32 : q->dtype, 4, dims);
-  if (c->in[first] != result || c->in[first + 2] != result)
+  const Type *result = type_get(c->m, q->dtype, 5, dims), *sums = attention_sums_type(c->m, q);
+  if (c->in[first] != result || c->in[first + 3] != result)
     return infer_fail(c, "the attention's result and its gradient must be %s", infer_text(c, result));
-  if (c->in[first + 1] != lse) return infer_fail(c, "the logarithms of sums must be %s", infer_text(c, lse));
+  if (c->in[first + 1] != sums || c->in[first + 2] != sums)
+    return infer_fail(c, "the largest scores and the sums must be %s", infer_text(c, sums));
   return c->in[*of == 'q' ? 0 : *of == 'k' ? 1 : 2];
 }
 
@@ -44,7 +46,7 @@ static void rule_attention_grad(const RuleMaking *k) {
   char of = *op_str(k->op, AT_of);
   Text space = {.arena = k->m->arena};
   rule_attention_operands(k, &space);
-  text_add(&space, ", b g r s e, b g r s, b g r s e -> ");
+  text_add(&space, ", b g r s e, b g r s, b g r s, b g r s e -> ");
   text_add(&space, of == 'q' ? "b g r s k" : of == 'k' ? "b g t k" : "b g t e");
   rule_parse(k, text_str(&space), of == 'v' ? "frozen:k" : "frozen:k e");
   for (const char *letter = of == 'q' ? "t" : "rs"; *letter; letter++) {
@@ -87,20 +89,23 @@ static const char attention_grad_body[] =
     "%length = input {name=\"5\"} : i64[]\n"
     "?+bias %bias = input {name=\"6\"} : $T[${bias:}]\n"
     INPUT("o", 6, "$T[b, g, r, s, e]") INPUT_BEHIND_BIAS("o", 7, "$T[b, g, r, s, e]")
-    INPUT("lse", 7, "$C[b, g, r, s]") INPUT_BEHIND_BIAS("lse", 8, "$C[b, g, r, s]")
-    INPUT("d", 8, "$T[b, g, r, s, e]") INPUT_BEHIND_BIAS("d", 9, "$T[b, g, r, s, e]")
+    INPUT("max", 7, "$C[b, g, r, s]") INPUT_BEHIND_BIAS("max", 8, "$C[b, g, r, s]")
+    INPUT("sum", 8, "$C[b, g, r, s]") INPUT_BEHIND_BIAS("sum", 9, "$C[b, g, r, s]")
+    INPUT("d", 9, "$T[b, g, r, s, e]") INPUT_BEHIND_BIAS("d", 10, "$T[b, g, r, s, e]")
     "%uq = cast %q {to=$C} : $C[b, g, r, s, k]\n"
     "%uk = cast %k {to=$C} : $C[b, g, t, k]\n"
     ATTENTION_SCORES
-    "%lowest = const {value=-inf} : $C[b, g, r, s]\n"
-    "%sees = ne %lse, %lowest : bool[b, g, r, s]\n"
+    "%zero = const {value=0} : $C[b, g, r, s]\n"
+    "%sees = ne %sum, %zero : bool[b, g, r, s]\n"
     "%any = broadcast %sees {dims=[0, 1, 2, 3]} : bool[b, g, r, s, t]\n"
     "%counts = and %seen, %any : bool[b, g, r, s, t]\n"
-    "%lses = broadcast %lse {dims=[0, 1, 2, 3]} : $C[b, g, r, s, t]\n"
-    "%shifted = sub %score, %lses : $C[b, g, r, s, t]\n"
+    "%maxs = broadcast %max {dims=[0, 1, 2, 3]} : $C[b, g, r, s, t]\n"
+    "%shifted = sub %score, %maxs : $C[b, g, r, s, t]\n"
     "%exp = exp %shifted : $C[b, g, r, s, t]\n"
+    "%sums = broadcast %sum {dims=[0, 1, 2, 3]} : $C[b, g, r, s, t]\n"
+    "%share = div %exp, %sums : $C[b, g, r, s, t]\n"
     "%nothing = const {value=0} : $C[b, g, r, s, t]\n"
-    "%weight = select %counts, %exp, %nothing : $C[b, g, r, s, t]\n"
+    "%weight = select %counts, %share, %nothing : $C[b, g, r, s, t]\n"
     "?of=v %stored = cast %weight {to=$T} : $T[b, g, r, s, t]\n"
     "?of=v %out = dot %stored, %d {spec=\"bgrst,bgrse->bgte\"} : $T[b, g, t, e]\n"
     OF_QK("%uv = cast %v {to=$C} : $C[b, g, t, e]\n")
@@ -124,7 +129,7 @@ typedef struct Grad {
   int64_t rows, s, t, k, e; /* of a group */
   double scale;
   bool causal;
-  const Cell *q, *key, *value, *query_positions, *key_positions, *o, *lse, *d;
+  const Cell *q, *key, *value, *query_positions, *key_positions, *o, *max, *sum, *d;
   int64_t length;
 } Grad;
 
@@ -138,9 +143,9 @@ static double product(const Cell *x, const Cell *y, int64_t n) {
 static double weight_of(const Grad *g, int64_t row, int64_t t, const Cell *bias) {
   int64_t position = g->key_positions[t].i, group = row / g->rows;
   bool seen = position < g->length && (!g->causal || position <= g->query_positions[row % g->rows % g->s].i);
-  if (!seen || g->lse[row].f == -INFINITY) return 0;
+  if (!seen || g->sum[row].f == 0) return 0;
   double score = product(g->q + row * g->k, g->key + (group * g->t + t) * g->k, g->k) * g->scale;
-  return exp(score + (bias ? bias[t].f : 0) - g->lse[row].f);
+  return exp(score + (bias ? bias[t].f : 0) - g->max[row].f) / g->sum[row].f;
 }
 
 static void add_times(Cell *y, double factor, const Cell *x, int64_t n) {
@@ -177,12 +182,13 @@ static bool eval_attention_grad(Eval *e) {
             .key_positions = e->in[4]->cells,
             .length = e->in[5]->cells[0].i,
             .o = behind[0]->cells,
-            .lse = behind[1]->cells,
-            .d = behind[2]->cells};
+            .max = behind[1]->cells,
+            .sum = behind[2]->cells,
+            .d = behind[3]->cells};
   char of = *op_str(e->op, AT_of);
   int64_t all = q->dims[0] * q->dims[1] * g.rows;
   bool fits = interp_elements(behind[0]) == all * g.e && interp_elements(behind[1]) == all &&
-              interp_elements(behind[2]) == all * g.e &&
+              interp_elements(behind[2]) == all && interp_elements(behind[3]) == all * g.e &&
               interp_elements(e->out) == interp_elements(of == 'q'   ? q
                                                          : of == 'k' ? k
                                                                      : v);

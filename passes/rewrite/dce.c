@@ -32,17 +32,17 @@ static void mark_loop(Dce *d, const Loops *loops, size_t i) {
   d->live[leave] = true;
 }
 
-/* True if the operation has an optional result that is not used. */
+/* True if the operation has optional results and none is used. */
 static bool asks_too_much(const Dce *d, const Op *op) {
-  return op->kind == OP_attention && op->nout > 1 && !d->live[op->out + 1];
+  return op->kind == OP_attention && op->nout > 1 && !d->live[op->out + 1] && !d->live[op->out + 2];
 }
 
-/* Returns the operation without that result; `attrs` has room for its other attributes. */
+/* Returns the operation without these results; `attrs` has room for its other attributes. */
 static Op asked_for(const Op *op, Attr *attrs) {
   Op out = *op;
   out.nout = 1, out.nattrs = 0, out.attrs = attrs, out.names = NULL;
   for (int i = 0; i < op->nattrs; i++)
-    if (op->attrs[i].key != AT_lse) attrs[out.nattrs++] = op->attrs[i];
+    if (op->attrs[i].key != AT_sums) attrs[out.nattrs++] = op->attrs[i];
   return out;
 }
 

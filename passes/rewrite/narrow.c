@@ -208,8 +208,10 @@ static bool is_narrow(const Narrow *n, const Op *op) {
   return n->role[op->out] == ROLE_NARROW || (moves(op->kind) && n->wanted[op->out] == WANT_NARROW);
 }
 
-/* True if operand k of a narrow operation is 16-bit.  The log-sum-exp operand of an attention gradient never is. */
-static bool takes_narrow(const Op *op, int k) { return op->kind != OP_attention_grad || k != op->nin - 2; }
+/* True if operand k of a narrow operation is 16-bit.  The largest scores and sums of an attention never are. */
+static bool takes_narrow(const Op *op, int k) {
+  return op->kind != OP_attention_grad || k == op->nin - 1 || k < op->nin - 3;
+}
 
 /* Goes from users to operands. */
 static void find_wanted(Narrow *n) {

@@ -33,14 +33,14 @@ static void add_attribute(Arena *a, OpSpec *spec, Attr more) {
   spec->attrs = attrs;
 }
 
-/* Lets an attention also return the log-sum-exp of its scores, which its gradients need; dce removes it if no gradient
- * uses it. */
+/* Lets an attention also return the largest score and the sum of each query, which its gradients need; dce removes them
+ * if no gradient uses them. */
 static Val copy_attention(Rewrite *r, const Op *op) {
   OpSpec spec = op_spec_of(r->old, op);
   Val in[MAX_OPERANDS];
   for (int i = 0; i < op->nin; i++) in[i] = r->map[op->in[i]];
   spec.in = in;
-  add_attribute(r->m->arena, &spec, attr_i(AT_lse, 1));
+  add_attribute(r->m->arena, &spec, attr_i(AT_sums, 1));
   return rewrite_build(r, op, &spec);
 }
 
@@ -70,7 +70,7 @@ static void write_statistics(Rewrite *r, const WrittenList *written) {
 
 static Val copy_op(Rewrite *r, const Op *op, Val steps) {
   if (!steps) return rewrite_copy(r, op);
-  if (op->kind == OP_attention && !op_attr(op, AT_lse)) return copy_attention(r, op);
+  if (op->kind == OP_attention && !op_attr(op, AT_sums)) return copy_attention(r, op);
   return op->kind == OP_random ? copy_random(r, op, steps) : rewrite_copy(r, op);
 }
 

@@ -32,6 +32,7 @@ foreach(name
     train_mode
     train_models
     train_kinds
+    train_masked
     train_numbers
     train_ties
     train_runs

@@ -18,6 +18,11 @@ np.save("images.npy", r.standard_normal((8, 3, 32, 32)).astype("f4"))
 np.save("class.npy", r.integers(0, 10, 8))
 np.save("x.npy", r.standard_normal((16, 12)).astype("f4"))
 np.save("y.npy", r.standard_normal((16, 3)).astype("f4"))
+keys = r.random((8, 24, 24)) < 0.6
+keys[:, 5:9] = keys[1] = False # queries whose keys are all masked
+np.save("keys.npy", keys.astype("i8"))
+np.save("rows.npy", r.standard_normal((8, 24, 16)).astype("f4"))
+np.save("mixed.npy", r.standard_normal((8, 2, 24, 8)).astype("f4"))
 P
 
 # near TOLERANCE A B: lines of losses and norms, and weights
@@ -87,6 +92,23 @@ trains 1e-4 "--target dgx-a100x4 --dp 2 --tp 2 --zero 2" "$adamw --freeze wpe" "
 trains 2e-2 "--target dgx-a100x2 --tp 2" "$gpt --dtype bf16" "${text[@]}"
 llama="$source_dir/examples/llama.apc -D layers=1 -D d=32 -D heads=4 -D kv_heads=2 -D ffn=48 -D vocab=64 --dim seq=16 --train cross_entropy --batch 4 --optimizer sgd(lr=1e-1)"
 trains 1e-4 "--target dgx-a100x2 --cp 2" "$llama" "${text[@]}"
+# masks that are huge finite numbers
+cat >masked.apc <<'M'
+param low = -1e9
+dim batch, seq
+entry main(x: f32[batch, seq, 16], keys: i64[batch, seq, seq]) {
+  weight wq : f32[16, 2, 8] = normal(0.5)
+  weight wk : f32[16, 2, 8] = normal(0.5)
+  weight wv : f32[16, 2, 8] = normal(0.5)
+  scores = einsum("bhsk,bhtk->bhst", einsum("bsd,dhk->bhsk", x, wq), einsum("bsd,dhk->bhsk", x, wk)) / sqrt(8.0)
+  share = softmax(scores + reshape(cast(1 - keys, f32) * low, [batch, 1, seq, seq]))
+  output y = einsum("bhst,bhtk->bhsk", share, einsum("bsd,dhk->bhsk", x, wv))
+}
+M
+masked="masked.apc --train mse --batch 4 --dim-hint seq=24 --optimizer sgd(lr=1e-1)"
+hidden=(--data x=@rows.npy --data keys=@keys.npy --data labels=@mixed.npy)
+trains 1e-4 "--target dgx-a100x2 --cp 2" "$masked" "${hidden[@]}"
+trains 2e-2 "--target dgx-a100x2 --tp 2" "$masked -D low=-3.4e38 --dtype bf16" "${hidden[@]}"
 resnet="$source_dir/examples/resnet.apc -D depth=18 -D classes=10 -D image=32 -D width=8 --train cross_entropy --batch 4 --optimizer sgd(lr=1e-3)"
 trains 1e-4 "--target dgx-a100x2 --dp 2" "$resnet" --data x=@images.npy --data labels=@class.npy
 export DOUBLES_DNN_GAPS=0 DOUBLES_ON=0 DOUBLES_NAMES=$PWD/names # all of it by cuDNN
@@ -117,4 +139,4 @@ expect 0 "" ./device "${rows[@]}" --resume kept4 --save resumed.safetensors
 unset LD_LIBRARY_PATH DOUBLES_TEXTS DOUBLES_ARCH DOUBLES_REPORT
 check "with checkpoints, without, and resumed" eval 'cmp graphs.safetensors calls.safetensors && cmp graphs.safetensors resumed.safetensors'
 check "no double reports anything" test ! -e report
-summary 90 20
+summary 102 20

@@ -118,13 +118,14 @@ static int attention(const Attention *a) {
     all = "%q, %k, %v, %s, %j, %n, %x";
   }
   text_printf(&t, "  %%d = input {name=\"d\"} : f64[%s]\n", a->result);
-  text_printf(&t, "  %%o, %%l = attention %s {%s, lse=1} : f64[%s], f64[%s]\n", all, attrs, a->result, a->sums);
+  text_printf(&t, "  %%o, %%m, %%l = attention %s {%s, sums=1} : f64[%s], f64[%s], f64[%s]\n", all, attrs, a->result,
+              a->sums, a->sums);
   text_printf(&t, "  %%p = mul %%o, %%d : f64[%s]\n  %%loss = reduce %%p {op=sum, axes=[0, 1, 2, 3, 4]} : f64[]\n",
               a->result);
   text_add(&t, "  output \"loss\" %loss\n");
   for (int i = 0; i < 3; i++) {
-    text_printf(&t, "  %%d%c = attention_grad %s, %%o, %%l, %%d {of=\"%c\", %s} : f64[%s]\n", of[i], all, of[i], attrs,
-                types[i]);
+    text_printf(&t, "  %%d%c = attention_grad %s, %%o, %%m, %%l, %%d {of=\"%c\", %s} : f64[%s]\n", of[i], all, of[i],
+                attrs, types[i]);
     text_printf(&t, "  output \"d_%c\" %%d%c\n", of[i], of[i]);
   }
   text_add(&t, "}\n");

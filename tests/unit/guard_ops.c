@@ -298,6 +298,7 @@ static void elementwise_rows(void) {
   "] %d = input {name=\"d\"} : " type "[" v ", " f ", " n "] "
 #define Y(op, type) "%y = " op " : " type " output \"y\" %y"
 #define YZ(op, type) "%y, %y2 = " op " : " type " output \"y\" %y output \"z\" %y2"
+#define YZZ(op, type) "%y, %y2, %y3 = " op " : " type " output \"y\" %y output \"z\" %y2 output \"z3\" %y3"
 
 static const Instance others[] = {
     F(input, Y("input {name=\"y\"}", "f32[A, B]")),
@@ -476,14 +477,15 @@ static const Instance others[] = {
     F(attention,
       "%q = input {name=\"q\"} : f32[2, B, 2, A, 2] %k = input {name=\"k\"} : f32[2, B, C, 2] %v = input {name=\"v\"} "
       ": f32[2, B, C, 3] "
-      "%s = input {name=\"s\"} : i64[A] %t = input {name=\"t\"} : i64[C] %n = input {name=\"n\"} : i64[] " YZ(
-          "attention %q, %k, %v, %s, %t, %n {scale=0.7, causal=1, lse=1}", "f32[2, B, 2, A, 3], f32[2, B, 2, A]")),
+      "%s = input {name=\"s\"} : i64[A] %t = input {name=\"t\"} : i64[C] %n = input {name=\"n\"} : i64[] " YZZ(
+          "attention %q, %k, %v, %s, %t, %n {scale=0.7, causal=1, sums=1}",
+          "f32[2, B, 2, A, 3], f32[2, B, 2, A], f32[2, B, 2, A]")),
     F(attention,
       "%q = input {name=\"q\"} : f32[A, 1, 2, 1, 2] %k = input {name=\"k\"} : f32[A, 1, C, 2] %v = input {name=\"v\"} "
       ": f32[A, 1, C, 2] "
       "%s = input {name=\"s\"} : i64[1] %t = input {name=\"t\"} : i64[C] %n = input {name=\"n\"} : i64[] "
-      "%y, %y2 = attention %q, %k, %v, %s, %t, %n {scale=0.7, causal=0, lse=1} : f32[A, 1, 2, 1, 2], f32[A, 1, 2, 1] "
-      "output \"z\" %y2"),
+      "%y, %y2, %y3 = attention %q, %k, %v, %s, %t, %n {scale=0.7, causal=0, sums=1} : f32[A, 1, 2, 1, 2], "
+      "f32[A, 1, 2, 1], f32[A, 1, 2, 1] output \"z\" %y3"),
     F(attention,
       "%q = input {name=\"q\"} : f32[2, B, 2, A, 2] %k = input {name=\"k\"} : f32[2, B, C, 2] %v = input {name=\"v\"} "
       ": f32[2, B, C, 3] "
@@ -506,21 +508,23 @@ static const Instance others[] = {
 #define MASKED(s, t) \
   "%s = input {name=\"s\"} : i64[" s "] %t = input {name=\"t\"} : i64[" t "] %n = const {value=3} : i64[] "
 #define RESULTS(o, l) \
-  "%o = input {name=\"o\"} : f32[" o "] %l = input {name=\"l\"} : f32[" l "] %d = input {name=\"d\"} : f32[" o "] "
+  "%o = input {name=\"o\"} : f32[" o "] %m = input {name=\"m\"} : f32[" l "] %l = input {name=\"l\"} : f32[" l \
+  "] %d = input {name=\"d\"} : f32[" o "] "
     F(attention_grad,
       QKV("2, B, 2, A, 2", "2, B, C, 2", "2, B, C, 3") MASKED("A", "C") RESULTS("2, B, 2, A, 3", "2, B, 2, A")
-          Y("attention_grad %q, %k, %v, %s, %t, %n, %o, %l, %d {of=\"q\", scale=0.7, causal=1}", "f32[2, B, 2, A, 2]")),
+          Y("attention_grad %q, %k, %v, %s, %t, %n, %o, %m, %l, %d {of=\"q\", scale=0.7, causal=1}",
+            "f32[2, B, 2, A, 2]")),
     F(attention_grad,
-      QKV("2, B, 2, A, 2", "2, B, C, 2", "2, B, C, 3") MASKED("A", "C") RESULTS("2, B, 2, A, 3", "2, B, 2, A")
-          Y("attention_grad %q, %k, %v, %s, %t, %n, %o, %l, %d {of=\"k\", scale=0.7, causal=1}", "f32[2, B, C, 2]")),
+      QKV("2, B, 2, A, 2", "2, B, C, 2", "2, B, C, 3") MASKED("A", "C") RESULTS("2, B, 2, A, 3", "2, B, 2, A") Y(
+          "attention_grad %q, %k, %v, %s, %t, %n, %o, %m, %l, %d {of=\"k\", scale=0.7, causal=1}", "f32[2, B, C, 2]")),
     F(attention_grad,
-      QKV("1, B, 2, A, 2", "1, B, C, 2", "1, B, C, 3") MASKED("A", "C") RESULTS("1, B, 2, A, 3", "1, B, 2, A")
-          Y("attention_grad %q, %k, %v, %s, %t, %n, %o, %l, %d {of=\"v\", scale=0.7, causal=0}", "f32[1, B, C, 3]")),
-    F(attention_grad, QKV("A, 1, C, 2, 2", "A, 1, B, 2", "A, 1, B, 2") MASKED("2", "B") X("f32[A, B]")
-                          RESULTS("A, 1, C, 2, 2", "A, 1, C, 2")
-                              Y("attention_grad %q, %k, %v, %s, %t, %n, %x, %o, %l, %d {of=\"k\", scale=0.7, causal=1, "
-                                "bias=\"bt\"}",
-                                "f32[A, 1, B, 2]")),
+      QKV("1, B, 2, A, 2", "1, B, C, 2", "1, B, C, 3") MASKED("A", "C") RESULTS("1, B, 2, A, 3", "1, B, 2, A") Y(
+          "attention_grad %q, %k, %v, %s, %t, %n, %o, %m, %l, %d {of=\"v\", scale=0.7, causal=0}", "f32[1, B, C, 3]")),
+    F(attention_grad, QKV("A, 1, C, 2, 2", "A, 1, B, 2", "A, 1, B, 2") MASKED("2", "B") X("f32[A, B]") RESULTS(
+                          "A, 1, C, 2, 2", "A, 1, C, 2")
+                          Y("attention_grad %q, %k, %v, %s, %t, %n, %x, %o, %m, %l, %d {of=\"k\", scale=0.7, causal=1, "
+                            "bias=\"bt\"}",
+                            "f32[A, 1, B, 2]")),
     F(cross_entropy, X("f32[A, C]") "%i = input {name=\"i\"} : i64[A] " Y("cross_entropy %x, %i", "f32[A]")),
     F(cross_entropy, X("f32[A, B, 4]") "%i = input {name=\"i\"} : i64[A, B] " Y("cross_entropy %x, %i", "f32[A, B]")),
 };

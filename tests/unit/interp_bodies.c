@@ -6,8 +6,9 @@
 #include "ir/layout/body.h"
 #include "tests/interp_test.h"
 
-/* Runs @main and the body of its operation %y on the same random operands, floats of the first multiplied. */
-static void compare_times(double factor, const char *text, double tolerance) {
+/* Runs @main and the body of its operation %y on the same random operands: floats of the first are multiplied by
+ * `factor`, those of operand `sums` are at least 1; -1: there is none. */
+static void compare_on(double factor, int sums, const char *text, double tolerance) {
   InterpProgram p = interp_program(text);
   const Func *f = module_func(p.m, "main");
   const Op *op = op_of(f, func_find(f, "y"));
@@ -21,6 +22,8 @@ static void compare_times(double factor, const char *text, double tolerance) {
     InterpNamed *in = interp_random_inputs(p.m, f, o.domain, NULL, 7, p.arena, &n, p.diags);
     for (int64_t i = 0; factor != 1 && !domain && i < interp_elements(&in[0].tensor); i++)
       in[0].tensor.cells[i].f *= factor;
+    for (int64_t i = 0; sums >= 0 && !domain && i < interp_elements(&in[sums].tensor); i++)
+      in[sums].tensor.cells[i].f = 1 + fabs(in[sums].tensor.cells[i].f);
     bool ok = interp_run(p.m, f, &o, n, in, p.arena, &whole, p.diags) &&
               interp_run(p.m, body, &o, n, in, p.arena, &parts, p.diags);
     if (!ok) diags_print(p.diags, stderr, false);
@@ -33,7 +36,10 @@ static void compare_times(double factor, const char *text, double tolerance) {
   program_free(&p);
 }
 
-static void compare(const char *text, double tolerance) { compare_times(1, text, tolerance); }
+static void compare_times(double factor, const char *text, double tolerance) {
+  compare_on(factor, -1, text, tolerance);
+}
+static void compare(const char *text, double tolerance) { compare_on(1, -1, text, tolerance); }
 
 static void softmax(void) {
   compare("func @main level 1 { %0 = input {name=\"0\"} : f32[5] %y = softmax %0 {axis=0} : f32[5] output \"y\" %y }",
@@ -124,23 +130,25 @@ static void attention_grad(void) {
                              *const results[] = {"2,2,3,4,5", "2,2,6,5", "2,2,6,7"};
     const char *t = types[i % 3], *sums = i % 3 == 1 ? "f64" : "f32";
     bool bias = i >= 9;
-    char text[1200], last[4][4];
-    for (int k = 0; k < 4; k++) snprintf(last[k], sizeof last[k], "%%%d", 6 + k);
+    char text[1300], last[5][5];
+    for (int k = 0; k < 5; k++) snprintf(last[k], sizeof last[k], "%%%d", 6 + k);
     snprintf(text, sizeof text,
              "func @main level 1 { %%0 = input {name=\"0\"} : %1$s[2,2,3,4,5] %%1 = input {name=\"1\"} : "
              "%1$s[2,2,6,5] %%2 = input {name=\"2\"} : %1$s[2,2,6,7] %%3 = input {name=\"3\"} : i64[4] "
              "%%4 = input {name=\"4\"} : i64[6] %%5 = input {name=\"5\"} : i64[] %2$s "
              "%3$s = input {name=\"%4$s\"} : %1$s[2,2,3,4,7] %5$s = input {name=\"%6$s\"} : %7$s[2,2,3,4] "
+             "%15$s = input {name=\"%16$s\"} : %7$s[2,2,3,4] "
              "%8$s = input {name=\"%9$s\"} : %1$s[2,2,3,4,7] %%y = attention_grad %%0, %%1, %%2, %%3, %%4, %%5%10$s, "
-             "%3$s, %5$s, %8$s {of=\"%11$s\", scale=0.3, causal=%12$d%13$s} : %1$s[%14$s] output \"y\" %%y }",
+             "%3$s, %5$s, %15$s, %8$s {of=\"%11$s\", scale=0.3, causal=%12$d%13$s} : %1$s[%14$s] output \"y\" %%y }",
              t,
              !bias        ? ""
              : i % 3 == 1 ? BIAS("f64")
              : i % 3      ? BIAS("bf16")
                           : BIAS("f32"),
-             last[bias], last[bias] + 1, last[bias + 1], last[bias + 1] + 1, sums, last[bias + 2], last[bias + 2] + 1,
-             bias ? ", %6" : "", of[i / 3 % 3], i % 2, bias ? ", bias=\"st\"" : "", results[i / 3 % 3]);
-    compare(text, i % 3 == 2 ? 2e-2 : 1e-12);
+             last[bias], last[bias] + 1, last[bias + 1], last[bias + 1] + 1, sums, last[bias + 3], last[bias + 3] + 1,
+             bias ? ", %6" : "", of[i / 3 % 3], i % 2, bias ? ", bias=\"st\"" : "", results[i / 3 % 3], last[bias + 2],
+             last[bias + 2] + 1);
+    compare_on(1, 8 + bias, text, i % 3 == 2 ? 2e-2 : 1e-12);
   }
 }
 

@@ -212,9 +212,10 @@ static void growing_case(const char *t, const Growing *g, int which, bool causal
   text_printf(&x, "  %%n = const {value=%s} : i64[]\n", g->length);
   if (more) text_printf(&x, "  %%b = input {name=\"b\"} : %s[%s + %s] @{}\n", t, g->past, g->more);
   text_printf(&x, "  %%y%s = attention %%q, %%k, %%v, %%i, %%j, %%n%s {scale=0.5, causal=%d%s} : %s[%s,%s]",
-              more ? ", %z" : "", more ? ", %b" : "", causal, more ? ", bias=\"t\", lse=1" : "", t, g->q, g->e);
-  if (more) text_printf(&x, ", %s[%s]", strcmp(t, "f64") == 0 ? "f64" : "f32", g->q);
-  text_printf(&x, "\n" OUTF("y") "%s" OUTF("k") OUTF("v"), more ? "  output \"z\" %z @{}\n" : "");
+              more ? ", %w, %z" : "", more ? ", %b" : "", causal, more ? ", bias=\"t\", sums=1" : "", t, g->q, g->e);
+  for (int i = 0; i < 2 && more; i++) text_printf(&x, ", %s[%s]", strcmp(t, "f64") == 0 ? "f64" : "f32", g->q);
+  text_printf(&x, "\n" OUTF("y") "%s" OUTF("k") OUTF("v"),
+              more ? "  output \"w\" %w @{}\n  output \"z\" %z @{}\n" : "");
   text_case(arena_printf(a, "growing %s %s, %s and %s keys of %s, %d%s%s", t, g->q, g->past, g->more, g->k, which,
                          causal ? ", causal" : "", more ? ", more" : ""),
             text_str(&x));
@@ -318,7 +319,7 @@ static void cuda_cases(void) {
     joins += count_joins(c), joined += count_joined(c);
     CHECKF(count_moves(c) == 0, "%s: %d kernels move", c->name, count_moves(c));
   }
-  CHECKF(joins == 9, "%d attentions in pieces", joins);
+  CHECKF(joins == 11, "%d attentions in pieces", joins);
   CHECKF(joined == 5, "%d joined convolutions", joined);
   Dialect d = {.descending = 0};
   Runner r = {.call = call_dialect, .library = compile_dialect(a), .more = &d};

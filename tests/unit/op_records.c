@@ -58,10 +58,12 @@ static void gradient(const char *of, const char *type, int products, double colu
   char text[800];
   snprintf(text, sizeof text,
            G("q", "f32[2,3,1,4,8]") G("k", "f32[2,3,6,8]") G("v", "f32[2,3,6,5]") G("s", "i64[4]") G("t", "i64[6]")
-               G("n", "i64[]") G("o", "f32[2,3,1,4,5]") G("l", "f32[2,3,1,4]") G("d", "f32[2,3,1,4,5]") "%%y = "
-           "attention_grad %%q, %%k, %%v, %%s, %%t, %%n, %%o, %%l, %%d {of=\"%s\", scale=1, causal=0} : %s\n",
+               G("n", "i64[]") G("o", "f32[2,3,1,4,5]") G("m", "f32[2,3,1,4]") G("l", "f32[2,3,1,4]")
+                   G("d", "f32[2,3,1,4,5]") "%%y = "
+           "attention_grad %%q, %%k, %%v, %%s, %%t, %%n, %%o, %%m, %%l, %%d {of=\"%s\", scale=1, causal=0} : %s\n",
            of, type);
-  work(text, products, 2 * (2 * 3 * 4 * 6) * columns, 4 * (192 + 288 + 180 + 4 + 6 + 1 + 120 + 24 + 120 + elements));
+  work(text, products, 2 * (2 * 3 * 4 * 6) * columns,
+       4 * (192 + 288 + 180 + 4 + 6 + 1 + 120 + 2 * 24 + 120 + elements));
 }
 
 static void counts(void) {

@@ -83,7 +83,7 @@ static void required_attributes(void) {
       CHECKF(op_attr_required(k, (AttrKey)key) == (AttrKey)next, "%s from %d", op_name(k), key);
     }
   CHECK(op_attr_rule(OP_param, AT_name) == 1 && op_attr_rule(OP_param, AT_axis) == -1);
-  CHECK(op_attr_rule(OP_attention, AT_lse) == 0 && op_attr_required(OP_neg, (AttrKey)0) == AT_COUNT);
+  CHECK(op_attr_rule(OP_attention, AT_sums) == 0 && op_attr_required(OP_neg, (AttrKey)0) == AT_COUNT);
 }
 
 /* Equal rules of a module are shared; operations that differ in an input of the rule have different ones. */
