@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/die.h"
+#include "base/tensor.h"
 #include "codegen/program_body.h"
 #include "codegen/rows/row.h"
 #include "ir/index_bound.h"
@@ -532,6 +533,17 @@ void emit_targets(EmitBody *b) {
 
 /* ---- entries */
 
+/* Returns the bytes of the only value that the input may have, in words; empty if it may have any. */
+static ProgramList fixed_words(Emitting *e, const Op *op, const Type *t) {
+  int64_t dims[MAX_RANK];
+  size_t bytes;
+  bool listed = op_attr(op, AT_ints) || op_attr(op, AT_floats);
+  if (!listed || !type_constant_dims(t, dims) || !tensor_size(t->dtype, t->rank, dims, &bytes)) return (ProgramList){0};
+  uint32_t n = (uint32_t)((bytes + sizeof n - 1) / sizeof n), *words = ARENA_ARRAY(e->m->arena, uint32_t, n + 1);
+  op_store_listed(op, t->dtype, words);
+  return program_list_of(e->b, n, words);
+}
+
 static void add_ports(Emitting *e, const ProgramEntrySpec *spec, ProgramEntry *r) {
   r->inputs = program_count_ports(e->b);
   for (size_t i = 0; i < spec->l1->ops.n; i++) {
@@ -540,22 +552,27 @@ static void add_ports(Emitting *e, const ProgramEntrySpec *spec, ProgramEntry *r
     const Type *t = type_of(spec->l1, op->out);
     const Expr *bound = dtype_is_float(t->dtype) ? NULL : index_bound(e->m, spec->l1, op->out);
     IndexRange range = index_range(e->m, spec->l1, op->out);
-    program_add_ports(e->b,
-                      &(ProgramPort){.name = emit_text(e, op_str(op, AT_name)),
-                                     .dtype = t->dtype,
-                                     .dims = emit_exprs(e, t->rank, t->dims),
-                                     .random_below = bound ? emit_expr(e, bound) : PROGRAM_NONE,
-                                     .index_below = range.below ? emit_expr(e, range.below) : PROGRAM_NONE,
-                                     .index_negative = range.below && range.negative,
-                                     .index_ignored = range.ignored ? emit_expr(e, range.ignored) : PROGRAM_NONE});
+    program_add_ports(e->b, &(ProgramPort){.name = emit_text(e, op_str(op, AT_name)),
+                                           .dtype = t->dtype,
+                                           .dims = emit_exprs(e, t->rank, t->dims),
+                                           .random_below = bound ? emit_expr(e, bound) : PROGRAM_NONE,
+                                           .index_below = range.below ? emit_expr(e, range.below) : PROGRAM_NONE,
+                                           .index_negative = range.below && range.negative,
+                                           .index_ignored = range.ignored ? emit_expr(e, range.ignored) : PROGRAM_NONE,
+                                           .fixed = fixed_words(e, op, t)});
     r->n_inputs++;
   }
   r->outputs = program_count_ports(e->b);
   for (size_t i = 0; i < spec->l1->outputs.n; i++) {
     const Type *t = type_of(spec->l1, spec->l1->outputs.items[i].value);
-    program_add_ports(
-        e->b, &(ProgramPort){emit_text(e, spec->l1->outputs.items[i].name), t->dtype, emit_exprs(e, t->rank, t->dims),
-                             PROGRAM_NONE, PROGRAM_NONE, 0, PROGRAM_NONE});
+    program_add_ports(e->b, &(ProgramPort){emit_text(e, spec->l1->outputs.items[i].name),
+                                           t->dtype,
+                                           emit_exprs(e, t->rank, t->dims),
+                                           PROGRAM_NONE,
+                                           PROGRAM_NONE,
+                                           0,
+                                           PROGRAM_NONE,
+                                           {0}});
     r->n_outputs++;
   }
 }

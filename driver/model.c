@@ -243,6 +243,8 @@ static bool load_onnx(const ModelOptions *o, Model *model) {
   for (size_t i = 0; i < o->ndims; i++) list[i] = (OnnxDim){onnx_dim_name(o->arena, o->dims[i].name), o->dims[i].size};
   OnnxImportOptions options = {.dims = list,
                                .ndims = o->ndims,
+                               .values = o->values,
+                               .nvalues = o->nvalues,
                                .unknown_as_opaque = !o->computes,
                                .training = o->train != NULL,
                                .weights = weights,

@@ -47,6 +47,8 @@ typedef struct ModelOptions {
   bool computes;               /* operators that apc does not know are errors */
   const DimSize *dims, *hints; /* --dim, --dim-hint */
   size_t ndims, nhints;
+  struct OnnxValue *values; /* of inputs, which an .onnx model may need (frontend/onnx/import.h) */
+  size_t nvalues;
   const InputShape *shapes; /* --shape */
   size_t nshapes;
   const DslDefine *defines; /* -D; .apc only */

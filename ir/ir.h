@@ -360,6 +360,8 @@ bool attr_find(const char *name, AttrKey *out);
 const Attr *op_attr(const Op *op, AttrKey key);               /* NULL if absent */
 int64_t op_int(const Op *op, AttrKey key, int64_t otherwise); /* `otherwise` if absent */
 double op_float(const Op *op, AttrKey key, double otherwise); /* `otherwise` if absent */
+/* Writes the listed elements (ints, floats) of a constant or an input, in its type; false if it lists none. */
+bool op_store_listed(const Op *op, DType type, void *out);
 /* True if it is computed for gradients, sums over micro-batches excluded. */
 bool op_makes_gradients(const Op *op);
 /* True if it reads or writes a state that starts as a weight: a trained one, or a statistic that training updates. */

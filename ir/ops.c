@@ -179,6 +179,14 @@ double op_float(const Op *op, AttrKey key, double otherwise) {
   return a ? a->u.f : otherwise;
 }
 
+bool op_store_listed(const Op *op, DType type, void *out) {
+  const Attr *ints = op_attr(op, AT_ints), *floats = op_attr(op, AT_floats);
+  char *to = out;
+  for (int i = 0; ints && i < ints->n; i++, to += dtype_bytes(type)) dtype_store_i(type, to, ints->u.ints[i]);
+  for (int i = 0; floats && i < floats->n; i++, to += dtype_bytes(type)) dtype_store_f(type, to, floats->u.floats[i]);
+  return ints || floats;
+}
+
 const char *op_str(const Op *op, AttrKey key) {
   const Attr *a = op_attr(op, key);
   return a ? a->u.s : NULL;

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/hash.h"
+#include "base/tensor.h"
 #include "program/check.h"
 #include "program/image.h"
 
@@ -358,6 +359,20 @@ static bool bound_ok(const Check *c, uint32_t e) {
          (expr_ok(c, e) && !(c->p->expr_uses[e] & (PROGRAM_USES_PLACE | PROGRAM_USES_MICRO_BATCH)));
 }
 
+/* True if the input may have any value, or has constant extents and the words of one value. */
+static bool fixed_ok(const Check *c, const ProgramPort *t) {
+  int64_t dims[PROGRAM_MAX_RANK];
+  size_t bytes;
+  if (!t->fixed.n) return true;
+  for (uint32_t d = 0; d < t->dims.n; d++) {
+    const ProgramExpr *e = &c->p->exprs[program_list(c->p, t->dims)[d]];
+    if (e->kind != PX_const) return false;
+    dims[d] = e->value;
+  }
+  return list_ok(c, t->fixed) && tensor_size((DType)t->dtype, (int)t->dims.n, dims, &bytes) &&
+         t->fixed.n == bytes / sizeof(uint32_t) + (bytes % sizeof(uint32_t) != 0);
+}
+
 static bool check_ports(Check *c) {
   const Program *p = c->p;
   for (uint32_t i = 0; i < p->n_ports; i++) {
@@ -369,6 +384,7 @@ static bool check_ports(Check *c) {
          "the bound");
     NEED(bound_ok(c, t->index_ignored) && (t->index_ignored == PROGRAM_NONE || t->index_below != PROGRAM_NONE), "ports",
          i, "the bound");
+    NEED(fixed_ok(c, t), "ports", i, "the fixed value");
     NEED(t->index_below == PROGRAM_NONE || dtype_class((DType)t->dtype) == DTC_I ||
              dtype_class((DType)t->dtype) == DTC_U,
          "ports", i, "the bound");

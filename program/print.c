@@ -241,6 +241,7 @@ static void print_ports(const Program *p, Text *t, const char *word, uint32_t fi
       print_expr(p, t, p->ports[i].index_below);
     }
     if (p->ports[i].index_ignored != PROGRAM_NONE) text_add(t, " or "), print_expr(p, t, p->ports[i].index_ignored);
+    if (p->ports[i].fixed.n) text_add(t, " fixed");
     text_add(t, "\n");
   }
 }

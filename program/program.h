@@ -70,7 +70,7 @@
 #define PROGRAM_NONE UINT32_MAX
 
 enum {
-  PROGRAM_VERSION = 13,
+  PROGRAM_VERSION = 14,
   PROGRAM_PAGE = 4096,  /* alignment of embedded ranges in the image */
   PROGRAM_ALIGN = 64,   /* alignment of buffers and of their slots */
   PROGRAM_MAX_RANK = 8, /* dimensions of a tensor */
@@ -267,6 +267,7 @@ typedef struct ProgramPort {
   uint32_t index_below;    /* expression: every element is an index below it; NONE: elements are no indices */
   uint32_t index_negative; /* 1: elements from -index_below on count from the end */
   uint32_t index_ignored;  /* expression: an element that may be outside the range; NONE if none */
+  ProgramList fixed;       /* the bytes of the only value that the input may have, in words; empty: any value */
 } ProgramPort;
 
 typedef struct ProgramEntry {

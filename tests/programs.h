@@ -65,7 +65,7 @@ static inline ProgramList make_list(Make *m, uint32_t n, const uint32_t *items) 
 
 static inline uint32_t make_port(Make *m, const char *name, DType t, ProgramList dims) {
   return program_add_ports(
-      m->b, &(ProgramPort){program_string(m->b, name), t, dims, PROGRAM_NONE, PROGRAM_NONE, 0, PROGRAM_NONE});
+      m->b, &(ProgramPort){program_string(m->b, name), t, dims, PROGRAM_NONE, PROGRAM_NONE, 0, PROGRAM_NONE, {0}});
 }
 static inline void make_entry(Make *m, const char *name, uint32_t inputs, uint32_t outputs) {
   uint32_t ports = program_count_ports(m->b);

@@ -15,6 +15,7 @@
 #include "tools/plan_entries.h"
 #include "tools/plan_questions.h"
 #include "tools/plan_times.h"
+#include "tools/values.h"
 
 /* ---- words */
 
@@ -122,7 +123,10 @@ static bool weights_file(Tool *t, const char **file) {
 
 static void show_stage(void *tool, const char *verb, const char *text) { tool_stage(tool, verb, "%s", text); }
 static void show_said(void *tool, const char *verb, const char *text) { tool_say(tool, verb, "%s", text); }
-static bool accept_weights(void *tool, const Module *m) { return outputs_check_weights(tool, m); }
+static bool accept_model(void *tool, const Module *m) {
+  tool_values_say(tool);
+  return outputs_check_weights(tool, m);
+}
 
 static bool add_pad(Tool *t, TrainingRules *r, const char *value) {
   TrainingPad pad;
@@ -192,6 +196,17 @@ static bool train_options(Tool *t, ModelOptions *o) {
   return optimizer_parse(t->arena, option_text(&t->options, OPT_optimizer), &train->optimizer, t->diags);
 }
 
+/* Only the sizes of an .onnx model may depend on the elements of an input. */
+static bool input_values(Tool *t, ModelOptions *o) {
+  if (model_kind(o->path) != MODEL_ONNX)
+    return !option_given(&t->options, OPT_const) ||
+           diag_error(t->diags, DIAG_usage_option, (Loc){0}, "--const binds inputs of .onnx models, which %s is not",
+                      o->path);
+  const ToolValues *values = tool_values(t);
+  if (values) o->values = values->items, o->nvalues = values->n;
+  return values != NULL;
+}
+
 static bool model_options(Tool *t, const char *path, ModelOptions *o) {
   const Options *given = &t->options;
   *o = (ModelOptions){.arena = t->arena,
@@ -205,12 +220,13 @@ static bool model_options(Tool *t, const char *path, ModelOptions *o) {
                       .print_after = option_text(given, OPT_print_after),
                       .times = t->times,
                       .checks = t->checks,
-                      .watch = {t, show_stage, show_said, accept_weights}};
+                      .watch = {t, show_stage, show_said, accept_model}};
   o->dims = tool_dim_sizes(t, OPT_dim, &o->ndims);
   o->hints = tool_dim_sizes(t, OPT_dim_hint, &o->nhints);
   o->shapes = input_shapes(t, &o->nshapes);
   o->defines = defines(t, &o->ndefines);
-  return tool_print_after_check(t->diags, o->print_after, NULL) && weights_file(t, &o->weights) && train_options(t, o);
+  return tool_print_after_check(t->diags, o->print_after, NULL) && weights_file(t, &o->weights) &&
+         train_options(t, o) && input_values(t, o);
 }
 
 bool tool_model(Tool *t, const char *path, Model *out) {

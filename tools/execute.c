@@ -284,7 +284,7 @@ static bool make_tensor(const Inputs *in, const char *name, const char *how) {
   Tensor *to = slot(in, name);
   if (!tensor_alloc(to, type->dtype, type->rank, dims))
     return diag_error(in->t->diags, DIAG_no_memory, (Loc){0}, "out of memory for input '%s'", name);
-  if (strcmp(how, "zeros") == 0) return true;
+  if (op_store_listed(op, type->dtype, to->data) || strcmp(how, "zeros") == 0) return true;
   const Expr *bound = index_bound(m, in->f, op->out);
   if (bound && (!ex_eval(bound, in->sizes, &below) || below < 1)) below = 1;
   uint64_t stream = hash64(name, strlen(name), 0);

@@ -22,9 +22,10 @@ static const struct {
   bool named;   /* its values are NAME=@FILE */
   bool repeats; /* all uses count; otherwise only the last */
 } options[] = {
-    {OPT_target, READS, false, false}, {OPT_plan, READS, false, false},     {OPT_weights, READS, false, false},
-    {OPT_inputs, READS, false, true},  {OPT_input, READS, true, true},      {OPT_expect, READS, false, false},
-    {OPT_output, WRITES, true, true},  {OPT_outputs, WRITES, false, false}, {OPT_save_plan, WRITES, false, false},
+    {OPT_target, READS, false, false},     {OPT_plan, READS, false, false},  {OPT_weights, READS, false, false},
+    {OPT_inputs, READS, false, true},      {OPT_input, READS, true, true},   {OPT_const, READS, true, true},
+    {OPT_expect, READS, false, false},     {OPT_output, WRITES, true, true}, {OPT_outputs, WRITES, false, false},
+    {OPT_save_plan, WRITES, false, false},
 };
 
 /* Returns the file that a value names; NULL if none. */

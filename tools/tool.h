@@ -31,6 +31,7 @@ typedef struct Tool {
   const struct FileUse *outputs; /* files that outputs_check has accepted (tools/outputs.h) */
   size_t noutputs;
   struct PassChecks *checks; /* verify: checks the passes over the next model (passes/check.h); NULL if not */
+  struct ToolValues *values; /* of inputs (tools/values.h); NULL until they are read */
   bool quiet, verbose, times;
   bool color;     /* of messages on standard error */
   bool terminal;  /* standard error can rewrite a line */

@@ -138,7 +138,7 @@ static bool substitute(Module *m, OnnxAssumptions *a, int symbol, const Expr *by
   ex_print(m, &t, by);
   OnnxAssumption *e = assumption(a, s->name);
   e->is = text_str(&t);
-  e->node = arena_strdup(a->arena, node);
+  e->node = node ? arena_strdup(a->arena, node) : NULL;
   return a->news = true;
 }
 
@@ -269,7 +269,7 @@ static bool substitute_multiple(Module *m, OnnxAssumptions *a, int symbol, int64
   OnnxAssumption *e = assumption(a, name);
   e->is = arena_printf(a->arena, "%lld*%.*s_div_%lld", (long long)c, mark ? (int)(mark - name) : (int)strlen(name),
                        name, (long long)(before * c));
-  e->node = arena_strdup(a->arena, node);
+  e->node = node ? arena_strdup(a->arena, node) : NULL;
   return a->news = true;
 }
 

@@ -35,7 +35,8 @@ const OnnxAssumption *assumption_of(const OnnxAssumptions *a, const char *name);
  * is new. */
 bool assume_learn(const Module *m, OnnxAssumptions *a);
 
-/* Makes an assumption under which x and y are equal; false if there is none.  `node` is the node that needs it. */
+/* Makes an assumption under which x and y are equal; false if there is none.  `node` is the node that needs it; NULL:
+ * the user asked for it, so it is not reported. */
 bool assume_equal(Module *m, OnnxAssumptions *a, const Expr *x, const Expr *y, const char *node);
 
 /* Records that the node would also broadcast a size of 1, in an assumption made for x and y. */

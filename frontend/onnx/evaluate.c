@@ -315,8 +315,8 @@ static ImportFact fact_of_op(Evaluation *e, const Op *op, Val v) {
   const Type *t = type_of(e->f, v);
   int64_t n;
   bool constant = constant_attrs(op), sizes = op->kind == OP_size;
+  if (op_is_source(op->kind) && e->tensors[op->out]) return fact_of_tensor(e, *e->tensors[op->out]);
   if (is_source_of_data(op->kind)) return (ImportFact){.kind = FACT_DATA, .missing = FACT_DATA, .type = t};
-  if (op->kind == OP_param && e->tensors[op->out]) return fact_of_tensor(e, *e->tensors[op->out]);
   for (int i = 0; i < op->nin; i++) {
     constant = constant && e->facts[op->in[i]].kind == FACT_CONSTANT;
     sizes = sizes || e->facts[op->in[i]].kind == FACT_SIZES;

@@ -62,7 +62,7 @@ typedef struct Evaluation {
   Module *m;
   const Func *f;
   ImportFact *facts;    /* by value */
-  FactTensor **tensors; /* by value, for operations param */
+  FactTensor **tensors; /* by value, for operations param and input */
   size_t cap;
   int64_t work;
 } Evaluation;

@@ -157,8 +157,10 @@ static bool define_inputs(Import *im) {
       continue;
     }
     im->b.loc = (Loc){.file = im->loc.file, .node = item->name};
-    item->val = build_input(&im->b, item->name, type);
-    item->type = type;
+    const OnnxValue *value = import_bound_value(im, item->name);
+    if (!value) item->val = build_input(&im->b, item->name, type);
+    else if (!(item->val = import_fixed_input(im, item->name, type, value))) return false;
+    item->type = type_of(im->b.f, item->val);
     if (im->m->symbols.n > MAX_SYMBOLS)
       return diag_error(im->d, DIAG_onnx_graph, im->loc, "more than %d symbolic dimensions", MAX_SYMBOLS);
   }
@@ -417,6 +419,7 @@ static bool import_node(Import *im, size_t i) {
       (!known || check_node(&n)) && takes_sequences(&n) && n.op->import(&n) && !n.failed && import_left_out(&n, i);
   if (im->m->expr_fault && im->d->errors == errors) ok = node_error(&n, "%s", im->m->expr_fault);
   if (!ok && im->d->errors == errors) node_error(&n, "cannot be imported"); /* never fail silently */
+  if (!ok) import_bind_operands(&n);
   if (ok && im->m->symbols.n > MAX_SYMBOLS) ok = node_error(&n, "more than %d symbolic dimensions", MAX_SYMBOLS);
   for (size_t k = 0; ok && k < proto->n_output; k++) ok = !n.out[k] || check_result(&n, k, n.out[k]->type);
   if (ok) name_result(&n, ops_before);
@@ -486,7 +489,7 @@ static bool attempt(Module *m, OnnxFile *file, const OnnxImportOptions *options,
   if (!onnx_expand_functions(m->arena, onnx_file_model(file), im.loc.file, diags, &g.nodes)) return false;
   bool ok = import_initializers(&im);
   ok = define_inputs(&im) && ok;
-  ok = check_dim_options(&im) && ok;
+  ok = check_dim_options(&im) && import_check_values(&im) && ok;
   import_name_nodes(&im, NULL);
   if (!import_node_outputs(&im) || !ok) return false;
   im.b.loc = im.loc;
@@ -495,11 +498,11 @@ static bool attempt(Module *m, OnnxFile *file, const OnnxImportOptions *options,
   return import_ties(&im) && import_graph_mark_live(&im, NULL) && import_live_nodes(&im) && build_outputs(&im);
 }
 
-enum { MAX_ATTEMPTS = 16 };
+enum { MAX_ATTEMPTS = 16 }; /* and one for each value of an input */
 
 static void warn_of_assumptions(const OnnxAssumptions *a, const char *file, Diags *diags) {
   for (size_t i = 0; i < a->n; i++)
-    if (a->items[i].is)
+    if (a->items[i].is && a->items[i].node)
       diag_warning(diags, DIAG_onnx_assumed, (Loc){.file = file, .node = arena_strdup(diags->arena, a->items[i].node)},
                    "the dimension \"%s\" is taken to be %s, since other sizes do not fit here%s", a->items[i].name,
                    a->items[i].is,
@@ -510,12 +513,13 @@ static void warn_of_assumptions(const OnnxAssumptions *a, const char *file, Diag
 bool onnx_import(Module **m, OnnxFile *file, const OnnxImportOptions *options, Diags *diags) {
   OnnxAssumptions assumptions = {.arena = arena_new()};
   const size_t n = diags->n, errors = diags->errors, warnings = diags->warnings;
+  const size_t most = MAX_ATTEMPTS + (options ? options->nvalues : 0);
   bool ok;
-  for (int i = 1;; i++) {
+  for (size_t i = 1;; i++) {
     assumptions.news = false;
     *m = module_new();
     ok = attempt(*m, file, options, &assumptions, diags);
-    if (ok || !assume_learn(*m, &assumptions) || i == MAX_ATTEMPTS) break;
+    if (ok || !assume_learn(*m, &assumptions) || i >= most) break;
     diags->n = n, diags->errors = errors, diags->warnings = warnings;
     module_free(*m);
   }

@@ -8,6 +8,9 @@
  * Not done: sequences of unknown length (import_sequence.c), optionals, strings, training information; control flow
  * whose sizes depend on data (import_control.c).  Dropout and batch normalisation have their inference meaning.
  *
+ * An input whose value is given (OnnxValue) may become part of the function: operators that need a constant then see
+ * one.  It stays an input, whose operation lists the only elements that a caller may give (ir/ops.def).
+ *
  * If shapes fit only for some sizes, these are assumed (assume.h), with a warning if a dimension is no longer free.
  *
  * Limits: dimensions of 2^40 (known.h), a million nodes and calls of functions.  Within them, the work is linear in
@@ -16,6 +19,7 @@
 #ifndef APC_FRONTEND_ONNX_IMPORT_H
 #define APC_FRONTEND_ONNX_IMPORT_H
 
+#include "base/tensor.h"
 #include "frontend/onnx/file.h"
 #include "ir/training.h"
 
@@ -29,9 +33,21 @@ typedef struct OnnxDim {
  * '_'. */
 const char *onnx_dim_name(Arena *a, const char *name);
 
+/* A value of an input, known at import.  Sizes that are computed from the input need it. */
+typedef struct OnnxValue {
+  const char *name; /* of the input; "" for the only input of the graph */
+  Tensor tensor;    /* at most ONNX_VALUE_MOST elements */
+  bool asked;       /* make it part of the function; otherwise only if an operator cannot do without */
+  bool bound;       /* result: it is part of the function, which takes no other value */
+} OnnxValue;
+
+enum { ONNX_VALUE_MOST = 1 << 16 }; /* elements of such a value */
+
 typedef struct OnnxImportOptions {
   const OnnxDim *dims;
   size_t ndims;
+  OnnxValue *values; /* of inputs; the import sets `bound` */
+  size_t nvalues;
   bool unknown_as_opaque;     /* unsupported operators become opaque operations instead of errors */
   bool training;              /* one-element initializers that are parameters of layers are weights, not constants */
   const char *trained;        /* a glob of the names that are weights instead; NULL if none */

@@ -109,6 +109,22 @@ void import_name_nodes(Import *im, const char *prefix); /* prefix: name of the o
 bool import_node_outputs(Import *im);
 bool import_live_nodes(Import *im); /* false after an error; missing operators are reported all at once */
 
+/* ---- import_value.c: values of inputs that are known at import */
+
+/* The value that makes the input part of the function; NULL if it has none, or is an input like any other. */
+OnnxValue *import_bound_value(const Import *im, const char *input);
+/* Builds the input with its elements listed and known; 0 after an error, or if the import has to start again with
+ * dimensions that take the value's extents. */
+Val import_fixed_input(Import *im, const char *input, const Type *type, const OnnxValue *value);
+/* False after an error: a value that is asked for has no input. */
+bool import_check_values(const Import *im);
+/* After an operator refused operand i, which is computed from data: the import starts again with the input that it
+ * comes from bound, if its value is given.  The second does so for one small operand of a node that failed. */
+void import_bind_origin(ImportNode *n, size_t i);
+void import_bind_operands(ImportNode *n);
+/* The input of the graph that operand i depends on (origin.c); NULL if it is another thing. */
+const char *import_origin(ImportNode *n, size_t i);
+
 /* ---- order.c */
 
 /* Fills reads and order; false after an error: a name that is not defined, or a node that depends on itself. */

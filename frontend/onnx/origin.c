@@ -77,6 +77,15 @@ void say_origin(ImportNode *n, size_t i) {
   say_chain(n, origin_of(n, op, missing), &chain);
 }
 
+const char *import_origin(ImportNode *n, size_t i) {
+  const ImportFact *f = input_fact(n, i);
+  FactKind missing = f->kind == FACT_SIZES ? f->missing : f->kind;
+  Chain chain = {0};
+  if (missing != FACT_DATA || !n->in[i]->val) return NULL;
+  const Op *op = follow(n, n->in[i]->val, &chain);
+  return op->kind == OP_input ? op_str(op, AT_name) : NULL;
+}
+
 bool input_refused(ImportNode *n, size_t i, const char *what) {
   const char *name = n->proto->input[i];
   const ImportFact *f = input_fact(n, i);
@@ -87,6 +96,7 @@ bool input_refused(ImportNode *n, size_t i, const char *what) {
                     : f->kind == FACT_SIZES ? "depends on a symbolic dimension"
                                             : NULL;
   if (!why) return node_error(n, "%s has %" PRId64 " elements of %s", what, f->n, dtype_name(f->type->dtype));
+  if (missing == FACT_DATA) import_bind_origin(n, i);
   diag_error(n->b->diags, DIAG_onnx_shape, n->b->loc, "%s: %s (input \"%s\") %s", n->op->type, what, name, why);
   say_origin(n, i);
   if (missing != FACT_DATA && missing != FACT_LARGE) say_dimensions(n);

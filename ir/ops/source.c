@@ -7,17 +7,28 @@
 
 /* ---- result types: written */
 
-static const Type *infer_const(const Infer *c) {
-  const Attr *value = infer_attr(c, AT_value), *ints = infer_attr(c, AT_ints), *floats = infer_attr(c, AT_floats);
+/* Checks that the listed elements are those of a tensor of the written type. */
+static const Type *infer_listed(const Infer *c, const Attr *ints, const Attr *floats) {
   int64_t n;
-  if ((value != NULL) + (ints != NULL) + (floats != NULL) != 1)
-    return infer_fail(c, "needs one of value, ints, floats");
-  if (value) return c->spec->type;
   if (!ex_get_const(type_elements(c->m, c->spec->type), &n) || n != (ints ? ints->n : floats->n))
     return infer_fail(c, "lists %d elements for %s", ints ? ints->n : floats->n, infer_text(c, c->spec->type));
   if ((floats != NULL) != dtype_is_float(c->spec->type->dtype))
     return infer_fail(c, "floats for float types, ints for the others");
   return c->spec->type;
+}
+
+static const Type *infer_const(const Infer *c) {
+  const Attr *value = infer_attr(c, AT_value), *ints = infer_attr(c, AT_ints), *floats = infer_attr(c, AT_floats);
+  if ((value != NULL) + (ints != NULL) + (floats != NULL) != 1)
+    return infer_fail(c, "needs one of value, ints, floats");
+  return value ? c->spec->type : infer_listed(c, ints, floats);
+}
+
+/* At level 2 the type is that of a part, the listed elements those of the whole. */
+static const Type *infer_input(const Infer *c) {
+  const Attr *ints = infer_attr(c, AT_ints), *floats = infer_attr(c, AT_floats);
+  if (ints && floats) return infer_fail(c, "needs one of ints, floats");
+  return (ints || floats) && !c->spec->layout ? infer_listed(c, ints, floats) : c->spec->type;
 }
 
 static const Type *infer_iota(const Infer *c) {
@@ -134,7 +145,7 @@ static bool eval_random(Eval *e) {
 
 /* ---- records */
 
-const OpRecord record_input = {.infer = infer_given, .space = "-> x..", .eval = eval_source};
+const OpRecord record_input = {.infer = infer_input, .space = "-> x..", .eval = eval_source};
 const OpRecord record_param = {.infer = infer_weight, .space = "-> x..", .eval = eval_source};
 const OpRecord record_const = {.infer = infer_const, .rule = rule_const, .eval = eval_const};
 const OpRecord record_size = {.infer = infer_given, .space = "-> x..", .eval = eval_size};

@@ -1,7 +1,8 @@
 /* runtime/host/check.c - the checks of a request before the ranks see it: sizes that the model supports, indices inside
- * their tables, and sizes for which this machine has the memory. */
+ * their tables, values that the program was compiled for, and sizes for which this machine has the memory. */
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/machine.h"
 #include "runtime/exec/share.h"
@@ -55,16 +56,38 @@ static RtStatus check_port(ApcModel *m, uint32_t port, const Tensor *t) {
                   program_text(p, r->name), t->rank ? " " : "", position, value, low, rows - 1, or);
 }
 
-RtStatus host_check_indices(ApcModel *m, uint32_t entry) {
+/* ---- values that were bound when the program was compiled */
+
+static RtStatus check_fixed(ApcModel *m, uint32_t port, const Tensor *t) {
+  const Program *p = &m->artifact.program;
+  const ProgramPort *r = &p->ports[port];
+  const char *want = (const char *)program_list(p, r->fixed), *have = t->data;
+  const Tensor all = tensor_view(t->dtype, t->rank, t->dims, want);
+  size_t step = dtype_bytes(t->dtype);
+  int64_t n = tensor_elements(t), index[TENSOR_MAX_RANK], at = 0;
+  char value[32], fixed[32], position[200];
+  while (at < n && memcmp(have + (size_t)at * step, want + (size_t)at * step, step) == 0) at++;
+  if (at == n) return RT_OK;
+  tensor_index(t->rank, t->dims, at, index);
+  tensor_index_text(t->rank, index, position, sizeof position);
+  tensor_element_text(t, at, value, sizeof value);
+  tensor_element_text(&all, at, fixed, sizeof fixed);
+  return rt_error(&m->error, RT_BAD_INPUT,
+                  "input '%s': element%s%s is %s, but the program was compiled for the value %s (--const)",
+                  program_text(p, r->name), t->rank ? " " : "", position, value, fixed);
+}
+
+RtStatus host_check_values(ApcModel *m, uint32_t entry) {
   const Program *p = &m->artifact.program;
   const ProgramEntry *e = &p->entries[entry];
-  for (uint32_t i = e->inputs; i < e->inputs + e->n_inputs; i++) {
-    const Bound *b = p->ports[i].index_below == PROGRAM_NONE ? NULL : host_bound(m, program_text(p, p->ports[i].name));
-    RtStatus status = b && b->kind == BOUND_DATA ? check_port(m, i, &b->tensor) : RT_OK; /* apc makes random inputs and
-                                                                                          * zeros inside the range */
-    if (status) return status;
+  RtStatus status = RT_OK;
+  for (uint32_t i = e->inputs; i < e->inputs + e->n_inputs && !status; i++) {
+    const Bound *b = host_bound(m, program_text(p, p->ports[i].name));
+    if (!b || b->kind != BOUND_DATA) continue; /* apc makes random inputs and zeros as the port allows */
+    if (p->ports[i].index_below != PROGRAM_NONE) status = check_port(m, i, &b->tensor);
+    if (!status && p->ports[i].fixed.n) status = check_fixed(m, i, &b->tensor);
   }
-  return RT_OK;
+  return status;
 }
 
 /* ---- sizes: the checks in the entry's bodies, outside of loops, that do not depend on a rank's place, before the

@@ -495,7 +495,7 @@ ApcStatus apc_run(ApcModel *m, const char *entry) {
   if (!status) status = all_bound(m, which);
   if (!status) status = host_symbols(m, which, m->symbols);
   if (!status) status = host_check_sizes(m, which);
-  if (!status) status = host_check_indices(m, which);
+  if (!status) status = host_check_values(m, which);
   if (!status) status = lay_out(m, which);
   if (!status) status = start(m);
   if (!status) status = host_record_begin(m);

@@ -82,8 +82,9 @@ bool host_begin(ApcModel *m);
 Bound *host_bound(const ApcModel *m, const char *name);
 
 /* runtime/host/check.c: refuse requests before anything runs, for the symbols in m->symbols.  RT_BAD_INPUT for an index
- * outside its table, sizes that the model excludes, and sizes that need more memory than this machine has. */
-RtStatus host_check_indices(ApcModel *m, uint32_t entry);
+ * outside its table, another value than the program was compiled for, sizes that the model excludes, and sizes that
+ * need more memory than this machine has. */
+RtStatus host_check_values(ApcModel *m, uint32_t entry);
 RtStatus host_check_sizes(ApcModel *m, uint32_t entry);
 RtStatus host_check_memory(ApcModel *m, uint32_t entry, uint64_t io_bytes);
 

@@ -79,6 +79,7 @@ static void place_input(const ApcModel *m, uint32_t port, Bound *b, uint64_t bel
   char *to = m->io + place;
   if (b->kept) return;
   if (b->kind == BOUND_DATA) memcpy(to, b->tensor.data, bytes);
+  else if (t->fixed.n) memcpy(to, program_list(&m->artifact.program, t->fixed), bytes);
   else if (b->kind == BOUND_ZEROS) memset(to, 0, bytes);
   else request_random((DType)t->dtype, to, n, b->seed, b->name, below);
   if (!m->session || b->kind != BOUND_DATA || !b->tensor.release || bytes < KEPT_LEAST) return;

@@ -83,6 +83,50 @@ expect 0 "y [8, 4]" ./past --input x=random --input cache=random --dim seq=8 --d
 expect 1 "with these sizes the last index of 'y.gather' is out of range: 16 is not in 0 to 15" ./past --input x=random --input cache=random --dim seq=8 --dim past=9
 expect 1 "16 is not in 0 to 15" "$apc" run past.apc -q --init random --dim seq=8 --dim past=9
 
+# Sizes that come from inputs: bound at compile time, by the command line or, where the model runs, by themselves.
+/usr/bin/python3 - <<'PY'
+import numpy as np, onnx
+from onnx import TensorProto as T, helper
+value = helper.make_tensor_value_info
+nodes = [helper.make_node("Reshape", ["x", "shape"], ["r"]), helper.make_node("TopK", ["r", "k"], ["top", "at"]),
+         helper.make_node("Add", ["top", "more"], ["y"])]
+info = [value("x", T.FLOAT, [2, 3, 4]), value("shape", T.INT64, ["n"]), value("k", T.INT64, [1]), value("more", T.FLOAT, [1])]
+m = helper.make_model(helper.make_graph(nodes, "sized", info, [value("y", T.FLOAT, None)]),
+                      opset_imports=[helper.make_opsetid("", 17)])
+m.ir_version = 8
+onnx.save(m, "sized.onnx")
+x = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
+given = {"x": x, "shape": np.array([4, 6]), "k": np.array([2]), "more": np.array([1], np.float32)}
+np.savez("sized.npz", **given)
+np.savez("sized_expect.npz", y=np.sort(x.reshape(4, 6))[:, :3:-1] + 1)
+for name in "shape", "k", "x": np.save(name + ".npy", given[name])
+np.save("k_i4.npy", np.array([2], "i4")); np.save("k_half.npy", np.array([2.5])); np.save("k3.npy", np.array([3]))
+np.save("long.npy", np.zeros(70000, np.int64))
+given["shape"] = np.array([4, 3]); np.savez("other.npz", **given)
+PY
+expect 1 'the shape (input "shape") is computed from data' "$apc" sized.onnx -q
+for target in cpu cpux2; do
+  expect 0 "equal" "$apc" run sized.onnx --target $target --inputs sized.npz --expect sized_expect.npz
+  expect_err "Binding 'shape', 'k' to the values given, since sizes depend on them"
+done
+expect 0 "ok" "$apc" verify sized.onnx -q --target cpux2 --inputs sized.npz
+expect 0 "sized.onnx on cpu" "$apc" bench sized.onnx -q --runs 1 --input shape=@shape.npy --input k=@k_i4.npy
+expect 0 "" "$apc" sized.onnx -q --const shape=@shape.npy --const k=@k_i4.npy --target cpux2 -o sized; no_err
+expect 0 "" ./sized --inputs sized.npz --outputs sized_out.npz
+check "other numbers" /usr/bin/python3 -c 'import numpy as np; assert np.array_equal(np.load("sized_out.npz")["y"], np.load("sized_expect.npz")["y"])'
+expect 0 "" ./sized --bench=1
+expect 1 "input 'shape': element [1] is 3, but the program was compiled for the value 6 (--const)" ./sized --inputs other.npz; no_out
+expect 1 "input 'k': element [0] is 3, but the program was compiled for the value 2" ./sized --inputs sized.npz --input k=@k3.npy
+expect 1 "compiled for the value 2" "$apc" run sized.onnx -q --const k=@k.npy --inputs sized.npz --input k=@k3.npy
+expect 0 "%k = input {ints=[2], name=\"k\"} : i64[1]" "$apc" plan sized.onnx -q --const shape=@shape.npy --const k=@k.npy --emit ir=-
+expect 1 'the model has no input "j"' "$apc" sized.onnx -q --const j=@k.npy
+expect 1 'the model has 4 inputs, so the value needs a name' "$apc" sized.onnx -q --const @k.npy
+expect 1 'input "shape" is i64[n], but the value given for it is f32[2, 3, 4]' "$apc" sized.onnx -q --const shape=@x.npy
+expect 1 'input "k" is i64, but the value given for it is f64' "$apc" sized.onnx -q --const shape=@shape.npy --const k=@k_half.npy
+expect 2 "--const takes NAME=@FILE.npy, not 'k=2'" "$apc" sized.onnx -q --const k=2
+expect 2 "has 70000 elements; at most 65536" "$apc" sized.onnx -q --const k=@long.npy
+expect 2 "--const binds inputs of .onnx models" "$apc" past.apc -q --const x=@k.npy
+
 # elements of tensors, of results and of logits, as ONNX writes them; ignored labels may be anywhere
 /usr/bin/python3 - <<'PY'
 import numpy as np, onnx

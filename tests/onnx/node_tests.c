@@ -6,9 +6,8 @@
  * stored outputs; the others are counted by the missing feature.  The exceptions below are the only tests that may
  * fail, and must fail.  Ends with a table by operator.
  *
- * Many tests feed shapes (the target of Reshape ...) as inputs, where a model has constants.  If the importer reports
- * that a shape is computed from data, the test runs again with the small integer, short and scalar inputs as
- * initializers.
+ * Many tests feed shapes (the target of Reshape ...) as inputs, where a model has constants.  The importer is given the
+ * stored inputs, and binds those that it needs (OnnxValue).
  *
  * With -p the passes for a CPU run over every model first; each of them is checked against its input, and the outputs
  * are those after them.
@@ -53,8 +52,9 @@ typedef struct Test {
   const char *name, *path;
   Onnx__ModelProto *model;       /* unpacked whole: these models are small */
   Onnx__ValueInfoProto **inputs; /* of the graph, without those that are initializers */
-  size_t ninputs;
-  OnnxFile **in, **out; /* one per input and output */
+  size_t ninputs, nvalues;       /* values: inputs that may become part of the function */
+  bool bound;                    /* one did */
+  OnnxFile **in, **out;          /* one per input and output */
   int64_t opset;
 } Test;
 
@@ -261,36 +261,30 @@ static bool run_again(Test *t, Module *m, OnnxFile *file) {
   return ok;
 }
 
-/* Imports, verifies and runs the model with some inputs turned into initializers. */
-static bool attempt(Test *t, bool bind_inputs) {
-  Onnx__ModelProto *model = t->model;
-  Onnx__GraphProto *g = model->graph;
-  Onnx__TensorProto **initializers = ARENA_ARRAY(t->arena, Onnx__TensorProto *, g->n_initializer + t->ninputs);
-  Onnx__TensorProto **old = g->initializer;
-  size_t n = g->n_initializer, old_n = n;
-  if (n) memcpy(initializers, old, n * sizeof *old);
-  for (size_t i = 0; bind_inputs && i < t->ninputs; i++) {
+/* The stored inputs, as values that the import may make part of the function. */
+static OnnxValue *values_of(Test *t) {
+  OnnxValue *values = ARENA_ARRAY(t->arena, OnnxValue, t->ninputs + 1);
+  for (size_t i = 0; i < t->ninputs; i++) {
     OnnxData d;
-    if (!onnx_file_data(t->in[i], t->diags, onnx_file_tensor(t->in[i]), &d)) return false;
-    if (d.elements > 64 || (dtype_is_float(d.dtype) && (d.rank > 1 || d.elements > 8)))
-      continue; /* short lists: scales */
-    Onnx__TensorProto *copy = ARENA_NEW(t->arena, Onnx__TensorProto);
-    onnx__tensor_proto__init(copy);
-    *copy = *onnx_file_tensor(t->in[i]);
-    copy->name = t->inputs[i]->name;
-    if (copy->has_raw_data)
-      copy->raw_data = (ProtobufCBinaryData){d.bytes, (uint8_t *)(uintptr_t)onnx_file_bytes(t->in[i], &d)};
-    initializers[n++] = copy;
+    if (!onnx_file_data(t->in[i], t->diags, onnx_file_tensor(t->in[i]), &d)) return NULL;
+    if (d.elements > ONNX_VALUE_MOST || d.rank > TENSOR_MAX_RANK) continue;
+    char *copy = ARENA_ARRAY(t->arena, char, d.bytes + 1);
+    memcpy(copy, onnx_file_bytes(t->in[i], &d), d.bytes);
+    values[t->nvalues++] =
+        (OnnxValue){.name = t->inputs[i]->name, .tensor = tensor_view(d.dtype, (int)d.rank, d.dims, copy)};
   }
-  g->initializer = initializers, g->n_initializer = n;
-  uint8_t *bytes = arena_alloc(t->arena, onnx__model_proto__get_packed_size(model));
-  size_t size = onnx__model_proto__pack(model, bytes);
-  g->initializer = old, g->n_initializer = old_n;
+  return values;
+}
 
-  OnnxFile *file = onnx_file_open_bytes(t->diags, t->path, bytes, size);
+/* Imports, verifies and runs the model. */
+static bool attempt(Test *t) {
+  OnnxFile *file = onnx_file_open(t->diags, t->path);
   Module *m = NULL;
-  bool ok = file && onnx_import(&m, file, NULL, t->diags) && verify_module(m, t->diags) &&
+  OnnxValue *values = values_of(t);
+  OnnxImportOptions options = {.values = values, .nvalues = t->nvalues};
+  bool ok = file && values && onnx_import(&m, file, &options, t->diags) && verify_module(m, t->diags) &&
             (may_lack_form < 0 ? run_module(t, m, file) : run_again(t, m, file));
+  for (size_t i = 0; values && i < t->nvalues; i++) t->bound = t->bound || values[i].bound;
   if (!ok) { /* the diagnostics refer to strings of the module */
     for (size_t i = 0; i < t->diags->n; i++) {
       Loc *loc = &t->diags->items[i].loc;
@@ -298,15 +292,9 @@ static bool attempt(Test *t, bool bind_inputs) {
       if (loc->file) loc->file = arena_strdup(t->arena, loc->file);
     }
   }
-  module_free(m);
+  if (m) module_free(m);
   onnx_file_close(file);
   return ok;
-}
-
-static bool asks_for_constants(const Diags *d) {
-  for (size_t i = 0; i < d->n; i++)
-    if (d->items[i].code == DIAG_onnx_shape) return true;
-  return false;
 }
 
 /* ---- the table */
@@ -372,21 +360,16 @@ static void judge(Test *t, Row *row) {
     row_of("(inputs of another shape than declared)")->skipped++;
     return;
   }
-  bool bound = false, ok = attempt(t, false);
-  if (!ok && asks_for_constants(t->diags)) {
-    t->diags = diags_new(t->arena);
-    bound = true;
-    ok = attempt(t, true);
-  }
+  bool ok = attempt(t);
   const char *reason = excepted(t->name);
   if (reason) {
     row->skipped++;
     if (ok) fail(t, row, "passes, but is listed as an exception");
   } else if (ok) {
     row->passed++;
-    row->bound += bound;
+    row->bound += t->bound;
   } else {
-    fail(t, row, bound ? "with constant inputs" : "as stored");
+    fail(t, row, t->bound ? "with bound inputs" : "as stored");
   }
 }
 

@@ -73,10 +73,10 @@ static ProgramBuilder *example(void) {
   uint32_t batch = program_sym(b, 0), four = program_const(b, 4), tp = program_coordinate(b, 0);
   program_add_groups(b, &(ProgramGroup){program_list_of(b, 1, (uint32_t[]){0}), PROGRAM_NONE, PROGRAM_NONE});
   ProgramList dims = program_list_of(b, 2, (uint32_t[]){batch, four});
-  program_add_ports(b,
-                    &(ProgramPort){program_string(b, "x"), DT_f32, dims, PROGRAM_NONE, PROGRAM_NONE, 0, PROGRAM_NONE});
-  program_add_ports(b,
-                    &(ProgramPort){program_string(b, "y"), DT_f32, dims, PROGRAM_NONE, PROGRAM_NONE, 0, PROGRAM_NONE});
+  program_add_ports(
+      b, &(ProgramPort){program_string(b, "x"), DT_f32, dims, PROGRAM_NONE, PROGRAM_NONE, 0, PROGRAM_NONE, {0}});
+  program_add_ports(
+      b, &(ProgramPort){program_string(b, "y"), DT_f32, dims, PROGRAM_NONE, PROGRAM_NONE, 0, PROGRAM_NONE, {0}});
   program_add_entries(b, &(ProgramEntry){program_string(b, "main"), 0, 0, 1, 1, 1});
   for (uint32_t stage = 0; stage < 2; stage++) {
     program_add_schedules(b, &(ProgramSchedule){2 * stage, 2});
@@ -160,7 +160,7 @@ static void prints(void) {
   Text t = {.arena = a};
   program_print(&p, &t);
   const char *const parts[] = {
-      "program 13 \"example\" for cpux4\nsymbol batch min 2 max 64 multiple 2 hint 8\n"
+      "program 14 \"example\" for cpux4\nsymbol batch min 2 max 64 multiple 2 hint 8\n"
       "mesh [tp=2, mb=2 time] stages 2\n",
       "group 0 tp\nblob 0 \"w.bin\" bytes 4096\nblob 1 embedded bytes 100\nblob 2 embedded bytes 5000\n"
       "image cubin \"sm_80\" in blob 1\nimage cubin \"sm_90\" in blob 2\n",
