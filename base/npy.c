@@ -16,10 +16,12 @@ static const struct {
   const char *name; /* numpy's name, with the "<" or "|" that numpy writes */
   DType dtype;
 } npy_types[] = {
-    {"<f4", DT_f32}, {"<f8", DT_f64}, {"<f2", DT_f16}, {"|i1", DT_i8},  {"<i2", DT_i16}, {"<i4", DT_i32},
-    {"<i8", DT_i64}, {"|u1", DT_u8},  {"<u2", DT_u16}, {"<u4", DT_u32}, {"<u8", DT_u64}, {"|b1", DT_bool},
+    {"<f4", DT_f32}, {"<f8", DT_f64},  {"<f2", DT_f16},  {"|i1", DT_i8},  {"<i2", DT_i16},
+    {"<i4", DT_i32}, {"<i8", DT_i64},  {"|u1", DT_u8},   {"<u2", DT_u16}, {"<u4", DT_u32},
+    {"<u8", DT_u64}, {"|b1", DT_bool}, {"|V2", DT_bf16},
 };
 #define NPY_TYPES (sizeof npy_types / sizeof *npy_types)
+_Static_assert(NPY_TYPES == DT_COUNT, "an element type without a name");
 
 typedef struct Reader {
   Diags *diags;
@@ -86,9 +88,7 @@ static bool unknown_type(Reader *r, const char *s, size_t n) {
   if (kind == 'U' || kind == 'S') return BAD(r, "the array holds strings (%s), not numbers", type);
   if (kind == 'c') return BAD(r, "complex numbers (%s) are not supported", type);
   if (kind == 'V')
-    return BAD(r,
-               "the array holds raw bytes (%s); bfloat16 and other types unknown to numpy need "
-               "safetensors",
+    return BAD(r, "the array holds raw bytes (%s); of the types that numpy does not know, only bfloat16 (V2) is read",
                type);
   return BAD(r, "element type %s is not supported", type);
 }
@@ -306,11 +306,10 @@ bool npy_read(Diags *d, const char *path, Tensor *out) {
   return true;
 }
 
-bool npy_header(const Tensor *t, uint64_t offset, char header[NPY_HEADER_MAX], size_t *n) {
+void npy_header(const Tensor *t, uint64_t offset, char header[NPY_HEADER_MAX], size_t *n) {
   const char *type = NULL;
   for (size_t i = 0; i < NPY_TYPES; i++)
     if (npy_types[i].dtype == t->dtype) type = npy_types[i].name;
-  if (!type) return false;
   char *at = header + 10, *end = header + NPY_HEADER_MAX;
   at += snprintf(at, (size_t)(end - at), "{'descr': '%s', 'fortran_order': False, 'shape': (", type);
   for (int i = 0; i < t->rank; i++)
@@ -323,15 +322,12 @@ bool npy_header(const Tensor *t, uint64_t offset, char header[NPY_HEADER_MAX], s
   header[8] = (char)(length & 0xff);
   header[9] = (char)(length >> 8);
   *n = length + 10;
-  return true;
 }
 
 bool npy_write(Diags *d, const char *path, const Tensor *t) {
   char header[NPY_HEADER_MAX];
   size_t n;
-  if (!npy_header(t, 0, header, &n))
-    return diag_error(d, DIAG_tensor_format, file_loc(d, path),
-                      "numpy has no element type %s; convert the tensor or write safetensors", dtype_name(t->dtype));
+  npy_header(t, 0, header, &n);
   FileWriter *w = file_writer_open(d, path, 0666);
   if (!w) return false;
   file_writer_add(w, header, n);

@@ -2,8 +2,9 @@
  *
  * Format: numpy/lib/format.py (versions 1.0, 2.0, 3.0).  Read: little-endian numbers and bool, in C or Fortran order
  * (transposed on reading).  Refused: big-endian data, objects, strings, complex and structured types, more than
- * TENSOR_MAX_RANK dimensions, bytes after the data.  Written: version 1.0, data aligned to 64 bytes.  bf16 has no
- * numpy name and is refused on writing.  Every file is treated as hostile: sizes are checked against the file before
+ * TENSOR_MAX_RANK dimensions, bytes after the data.  Written: version 1.0, data aligned to 64 bytes.  bf16, for
+ * which numpy has no name, is raw bytes (V2), as np.save writes arrays of ml_dtypes.bfloat16; x.view(ml_dtypes.bfloat16)
+ * makes numbers of what np.load gives.  Every file is treated as hostile: sizes are checked against the file before
  * anything is allocated.
  */
 #ifndef APC_BASE_NPY_H
@@ -33,8 +34,8 @@ bool npy_read_file_header(Diags *d, const char *path, Tensor *out);
 bool npy_write(Diags *d, const char *path, const Tensor *t);
 
 /* Makes the header of a tensor whose file begins at `offset`, padded so that the data begins at a multiple of 64; *n
- * is its length.  False if numpy has no name for the type. */
+ * is its length. */
 #define NPY_HEADER_MAX 384
-bool npy_header(const Tensor *t, uint64_t offset, char header[NPY_HEADER_MAX], size_t *n);
+void npy_header(const Tensor *t, uint64_t offset, char header[NPY_HEADER_MAX], size_t *n);
 
 #endif

@@ -1,7 +1,7 @@
 /* tools/values.c - see values.h.
  *
- * The model is not known yet, so names are taken as they are written: NAME=@FILE ends at the first "=@".  What is wrong
- * with the form of --input and --inputs is reported where the model's inputs are known (tools/execute.c).
+ * The model is not known yet, so names are taken as they are written: NAME=@FILE ends at the first "=@".  A wrong form
+ * of --input or --inputs is reported where the model's inputs are known (tools/execute.c).
  */
 #include "tools/values.h"
 

@@ -132,8 +132,8 @@ static bool polynomial(const Expr *e) {
 static bool substitute(Module *m, OnnxAssumptions *a, int symbol, const Expr *by, const char *node) {
   const Symbol *s = &m->symbols.items[symbol];
   Bounds b = known_bounds(m, by);
-  if (!polynomial(by) || b.high < (s->min > 1 ? s->min : 1) || (s->max && b.low > s->max))
-    return false; /* 0 is more likely a mistake */
+  int64_t least = s->min > 1 || !node ? s->min : 1; /* 0 is more likely a mistake, unless the user says so */
+  if (!polynomial(by) || b.high < least || (s->max && b.low > s->max)) return false;
   Text t = {.arena = a->arena};
   ex_print(m, &t, by);
   OnnxAssumption *e = assumption(a, s->name);

@@ -2,7 +2,8 @@
  *
  * One matrix [signal, complex in, frequency, complex out] does the whole transform in one product, which is planned
  * and sharded like any other.  Its elements are cos(2 pi q / 4L) for an integer q, since -sin(t) = cos(t + pi/2),
- * and q is reduced exactly before it becomes a float.  STFT is a convolution with the windowed matrix; its windows
+ * and q is reduced exactly before it becomes a float.  Angles and cosines are f64: an angle in f32 is wrong by up to
+ * 2e-7, which a result that should be 0 shows.  STFT is a convolution with the windowed matrix; its windows
  * overlap in the same way.
  *
  * Not done: fast algorithms; at the lengths of speech (400, 512) the product is as fast as the operations around it.
@@ -41,12 +42,11 @@ static Val fourier_matrix(ImportNode *n, const Transform *t) {
                  binary(n, OP_mul, turn, size_value(n, t->length)));
   const Expr *circle = ex_muli(n->m, t->length, 4);
   q = binary(n, OP_mod, q, size_value(n, circle));
-  DType type = t->dtype == DT_f64 ? DT_f64 : DT_f32;
-  Val length = build_cast(n->b, size_value(n, circle), type);
-  Val angle = binary(n, OP_div, binary_number(n, OP_mul, build_cast(n->b, q, type), TAU), length);
+  Val length = build_cast(n->b, size_value(n, circle), DT_f64);
+  Val angle = binary(n, OP_div, binary_number(n, OP_mul, build_cast(n->b, q, DT_f64), TAU), length);
   Val x = angle ? build_unary(n->b, OP_cos, angle) : 0;
   if (t->mirrored) x = counted_twice(n, t, k, x);
-  if (t->inverse) x = binary(n, OP_div, x, build_cast(n->b, size_value(n, t->length), type));
+  if (t->inverse) x = binary(n, OP_div, x, build_cast(n->b, size_value(n, t->length), DT_f64));
   return build_cast(n->b, x, t->dtype);
 }
 

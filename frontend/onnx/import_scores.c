@@ -115,8 +115,10 @@ static Val spelled_out(ImportNode *n, const Heads *h, const Scores *given) {
   Scores own = *given, *s = &own;
   Val q = single ? without_groups(n, h->q) : h->q, *parts[] = {&s->mask, &s->lengths, &s->first, &s->bias, &s->sink};
   for (size_t i = 0; single && i < sizeof parts / sizeof *parts; i++) *parts[i] = without_groups(n, *parts[i]);
+  bool narrow = q && dtype_bytes(type_of(n->b->f, q)->dtype) < 4; /* products that are not scaled may be too large */
+  if (narrow) q = binary_number(n, OP_mul, q, s->scale);
   Val x = build_dot(n->b, q, h->k, single ? "bgsk,bgtk->bgst" : "bgrsk,bgtk->bgrst"), seen = visible(n, h, s);
-  x = binary_number(n, OP_mul, x, s->scale);
+  if (!narrow) x = binary_number(n, OP_mul, x, s->scale);
   if (!show(n, h, s, SHOW_PRODUCT, x)) return 0;
   if (s->softcap > 0)
     x = binary_number(n, OP_mul, build_unary(n->b, OP_tanh, binary_number(n, OP_div, x, s->softcap)), s->softcap);

@@ -79,7 +79,7 @@ static bool split(ImportNode *n) {
     list->items[i] = new_item(n, n->name, v);
     start = ex_add(n->m, start, sizes.items[i]);
   }
-  if (!equal_extents(n, start, t->dims[axis])) return node_error(n, "the sizes do not add up to the dimension");
+  if (start != t->dims[axis]) return node_error(n, "the sizes do not add up to the dimension");
   set_sequence(n, list);
   return true;
 }

@@ -97,19 +97,26 @@ Val import_fixed_input(Import *im, const char *input, const Type *type, const On
   return v;
 }
 
-void import_bind_origin(ImportNode *n, size_t i) {
+/* The value of the input that operand i comes from, unless it is bound already; NULL if there is none. */
+static OnnxValue *free_value(ImportNode *n, size_t i) {
   const char *input = import_origin(n, i);
   OnnxValue *v = input ? value_of(n->im, input) : NULL;
-  if (!v || v->bound) return;
+  return v && !v->bound ? v : NULL;
+}
+
+static void bind(ImportNode *n, OnnxValue *v) {
   v->bound = true;
   n->im->assumptions->news = true;
 }
 
+void import_bind_origin(ImportNode *n, size_t i) {
+  OnnxValue *v = free_value(n, i);
+  if (v) bind(n, v);
+}
+
 void import_bind_operands(ImportNode *n) {
   for (size_t i = 0; i < n->proto->n_input && !n->im->assumptions->news; i++) {
-    int64_t elements;
-    if (!has_input(n, i) || n->in[i]->sequence || !n->in[i]->type) continue;
-    bool small = ex_get_const(type_elements(n->m, n->in[i]->type), &elements) && elements <= KNOWN_MAX;
-    if (small) import_bind_origin(n, i);
+    OnnxValue *v = has_input(n, i) && !n->in[i]->sequence && n->in[i]->type ? free_value(n, i) : NULL;
+    if (v && tensor_elements(&v->tensor) <= KNOWN_MAX) bind(n, v);
   }
 }

@@ -113,7 +113,7 @@ static void malformed_files_are_refused(void) {
       {HEADER("'<U6'", "False", "(2, 3)"), "strings"},
       {HEADER("'|S4'", "False", "(2, 3)"), "strings"},
       {HEADER("'<c8'", "False", "(3,)"), "complex"},
-      {HEADER("'|V2'", "False", "(12,)"), "bfloat16"},
+      {HEADER("'|V4'", "False", "(6,)"), "bfloat16"},
       {HEADER("[('a', '<i4')]", "False", "(6,)"), "structured"},
       {HEADER("'<i3'", "False", "(8,)"), "not supported"},
       {HEADER("''", "False", "(8,)"), "not supported"},
@@ -193,7 +193,6 @@ static void every_type_goes_round(void) {
   static const int ranks[] = {3, 1, 2, 0};
   for (int type = 0; type < DT_COUNT; type++)
     for (size_t k = 0; k < 4; k++) {
-      if (type == DT_bf16) continue;
       Tensor t, u;
       const char *path = temp_path("round.npy");
       CHECK(tensor_alloc(&t, (DType)type, ranks[k], shapes[k]));
@@ -206,17 +205,6 @@ static void every_type_goes_round(void) {
       tensor_free(&u);
     }
   CHECK(diags->n == 0);
-}
-
-static void bf16_cannot_be_written(void) {
-  Tensor t = tensor_view(DT_bf16, 1, (int64_t[]){3}, (uint16_t[]){1, 2, 3});
-  const char *path = temp_path("bf16.npy");
-  CHECK(!npy_write(diags, path, &t));
-  CHECK(diags->errors == 1 && diags->items[0].code == DIAG_tensor_format);
-  CHECK(diags->n && strstr(diags->items[0].message, "bf16"));
-  FILE *f = fopen(path, "rb");
-  CHECK(!f);
-  diags = diags_new(arena);
 }
 
 static void files_are_named_in_errors(void) {
@@ -238,7 +226,6 @@ int main(void) {
   RUN(malformed_files_are_refused);
   RUN(damaged_beginnings_are_refused);
   RUN(every_type_goes_round);
-  RUN(bf16_cannot_be_written);
   RUN(files_are_named_in_errors);
   arena_free(arena);
   return test_summary();

@@ -276,16 +276,14 @@ static void archives_go_round(void) {
     NpzWriter *w = npz_writer_open(diags, path);
     if (zip64) npz_writer_force_zip64(w);
     for (int type = 0; type < DT_COUNT; type++) {
-      if (type == DT_bf16) continue;
       Tensor t = ramp((DType)type, 2, (int64_t[]){type, 5});
       CHECK(npz_writer_add(w, arena_printf(arena, "layer.%s/\xc3\xa9", dtype_name((DType)type)), &t));
       tensor_free(&t);
     }
     CHECK(npz_writer_finish(w));
     Npz *z = npz_open(diags, path);
-    CHECK(z && z->n == DT_COUNT - 1);
+    CHECK(z && z->n == DT_COUNT);
     for (int type = 0; z && type < DT_COUNT; type++) {
-      if (type == DT_bf16) continue;
       Tensor t = ramp((DType)type, 2, (int64_t[]){type, 5}), u = {0};
       const NpzMember *m = npz_find(z, arena_printf(arena, "layer.%s/\xc3\xa9", dtype_name((DType)type)));
       CHECK(m && npz_read(z, m, &u) && u.dtype == t.dtype && tensor_same_shape(&t, &u));
@@ -322,7 +320,7 @@ static void writing_is_deterministic_and_safe(void) {
   const char *path = temp_path("d.npz");
   uint64_t size[2] = {0};
   char *bytes[2];
-  Tensor t = ramp(DT_f32, 1, (int64_t[]){10}), bf16 = ramp(DT_bf16, 1, (int64_t[]){10});
+  Tensor t = ramp(DT_f32, 1, (int64_t[]){10});
   for (int i = 0; i < 2; i++) {
     NpzWriter *w = npz_writer_open(diags, path);
     CHECK(npz_writer_add(w, "x", &t) && npz_writer_finish(w));
@@ -334,10 +332,10 @@ static void writing_is_deterministic_and_safe(void) {
   }
   CHECK(size[0] == size[1] && memcmp(bytes[0], bytes[1], size[0]) == 0);
   static const char *const wrong[] = {"", "\xff", "twice"};
-  for (int i = 0; i < 4; i++) {
+  for (int i = 0; i < 3; i++) {
     NpzWriter *w = npz_writer_open(diags, path);
     if (i == 2) CHECK(npz_writer_add(w, "twice", &t));
-    CHECK(npz_writer_add(w, i < 3 ? wrong[i] : "x", i < 3 ? &t : &bf16) == (i == 2));
+    CHECK(npz_writer_add(w, wrong[i], &t) == (i == 2));
     CHECK(!npz_writer_finish(w));
     CHECK(diags->errors == 1 && diags->items[0].code == DIAG_tensor_format);
     diags = diags_new(arena);
@@ -346,7 +344,6 @@ static void writing_is_deterministic_and_safe(void) {
   CHECK(z && z->n == 1 && npz_find(z, "x"));
   npz_close(z);
   tensor_free(&t);
-  tensor_free(&bf16);
 }
 
 int main(void) {
