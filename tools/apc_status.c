@@ -116,7 +116,19 @@ static const char *const runtime_operators[] = {
 #include "frontend/onnx/bodies.def"
 };
 
+/* Operators of the domain ai.onnx.preview. */
+static const char *const preview_operators[] = {
+#define PREVIEW_OP(type, min_in, max_in, max_out, attrs, import, arg) type,
+#include "frontend/onnx/ops.def"
+};
+
 static int by_name(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
+
+static void onnx_preview(void) {
+  puts("\n\nOf the domain `ai.onnx.preview`:\n");
+  for (size_t i = 0; i < sizeof preview_operators / sizeof *preview_operators; i++)
+    printf("%s%s", i ? ", " : "", preview_operators[i]);
+}
 
 static void onnx_runtime(void) {
   enum { COUNT = sizeof runtime_operators / sizeof *runtime_operators };
@@ -135,6 +147,7 @@ static void onnx(void) {
     if (i && strcmp(operators[i].name, operators[i - 1].name) == 0) continue;
     printf("%s%s (%d)", i ? ", " : "", operators[i].name, operators[i].since);
   }
+  onnx_preview();
   onnx_runtime();
   putchar('\n');
 }

@@ -24,6 +24,8 @@ static const OnnxOp onnx_ops[] = {
   {"", type, since, until, min_in, max_in, max_out, attrs, import_##import, (int)(arg)},
 #define RUNTIME_OP(type, min_in, max_in, max_out, attrs, import, arg) \
   {"com.microsoft", type, 1, 0, min_in, max_in, max_out, attrs, import_##import, (int)(arg)},
+#define PREVIEW_OP(type, min_in, max_in, max_out, attrs, import, arg) \
+  {"ai.onnx.preview", type, 1, 0, min_in, max_in, max_out, attrs, import_##import, (int)(arg)},
 #include "frontend/onnx/ops.def"
 };
 
@@ -387,7 +389,8 @@ static bool has_graphs(const Onnx__NodeProto *proto) {
 }
 
 static bool takes_sequences(ImportNode *n) {
-  for (size_t k = 0; k < n->proto->n_input && n->op->import != import_sequence_op; k++)
+  bool may = n->op->import == import_sequence_op || n->op->import == import_optional;
+  for (size_t k = 0; k < n->proto->n_input && !may; k++)
     if (n->in[k] && n->in[k]->sequence) return node_sequence_error(n, n->in[k]->name);
   return true;
 }

@@ -87,12 +87,27 @@ static void what_is_not_known_is_refused(void) {
   expect(DIAG_onnx_node, "tensor 1 of the sequence is f32[3, 2], the first f32[4, 2]", "/y");
 }
 
+static void optionals_are_there_or_absent(void) {
+  start(18), in("x", F32, "4,2"), out("y");
+  node("SplitToSequence", "x", "s"), node("Optional", "s", "o"), node("OptionalGetElement", "o", "t");
+  ints("one", "1"), node("SequenceAt", "t,one", "y");
+  IMPORTS();
+  HAS("slice %x {starts=[1, 0]");
+  for (int has = 0; has < 2; has++) {
+    start(18), in("x", F32, "4,2"), out("y");
+    node("OptionalHasElement", has ? "x" : "", "y");
+    IMPORTS();
+    HAS(has ? "const {value=1} : bool[]" : "const {value=0} : bool[]");
+  }
+}
+
 int main(void) {
   RUN(a_split_is_its_pieces);
   RUN(pieces_of_one_size);
   RUN(sequences_change_by_copies);
   RUN(a_symbolic_dimension_is_cut);
   RUN(what_is_not_known_is_refused);
+  RUN(optionals_are_there_or_absent);
   module_free(module);
   arena_free(arena);
   return test_summary();
