@@ -108,35 +108,33 @@ static const Operator operators[] = {
 #include "frontend/onnx/ops.def"
 };
 
-/* Operators of ONNX Runtime; they have no version. */
-static const char *const runtime_operators[] = {
-#define RUNTIME_OP(type, min_in, max_in, max_out, attrs, import, arg) type,
+/* Operators of ONNX Runtime and of other domains of ONNX. */
+static const struct {
+  const char *domain, *name;
+} domain_operators[] = {
+#define RUNTIME_OP(type, min_in, max_in, max_out, attrs, import, arg) {"com.microsoft", type},
+#define DOMAIN_OP(domain, type, min_in, max_in, max_out, attrs, import, arg) {domain, type},
 #include "frontend/onnx/ops.def"
-#define BODY(domain, type, ...) #type,
+#define BODY(domain, type, ...) {domain, #type},
 #include "frontend/onnx/bodies.def"
-};
-
-/* Operators of the domain ai.onnx.preview. */
-static const char *const preview_operators[] = {
-#define PREVIEW_OP(type, min_in, max_in, max_out, attrs, import, arg) type,
-#include "frontend/onnx/ops.def"
 };
 
 static int by_name(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
 
-static void onnx_preview(void) {
-  puts("\n\nOf the domain `ai.onnx.preview`:\n");
-  for (size_t i = 0; i < sizeof preview_operators / sizeof *preview_operators; i++)
-    printf("%s%s", i ? ", " : "", preview_operators[i]);
-}
-
-static void onnx_runtime(void) {
-  enum { COUNT = sizeof runtime_operators / sizeof *runtime_operators };
+/* Prints the operators of ONNX's own domains (`of_onnx`), with their domain, or the others. */
+static void onnx_domains(bool of_onnx) {
+  enum { COUNT = sizeof domain_operators / sizeof *domain_operators, MOST = 80 };
+  char text[COUNT][MOST];
   const char *sorted[COUNT];
-  memcpy(sorted, runtime_operators, sizeof sorted);
-  qsort(sorted, COUNT, sizeof *sorted, by_name);
-  puts("\n\nOf ONNX Runtime (domain `com.microsoft`, SimplifiedLayerNormalization also in ONNX's own):\n");
-  for (size_t i = 0, shown = 0; i < COUNT; i++)
+  size_t n = 0;
+  for (size_t i = 0; i < COUNT; i++) {
+    const char *domain = domain_operators[i].domain;
+    if ((strncmp(domain, "ai.onnx.", 8) == 0) != of_onnx) continue;
+    snprintf(text[n], MOST, "%s%s%s", of_onnx ? domain : "", of_onnx ? "." : "", domain_operators[i].name);
+    sorted[n] = text[n], n++;
+  }
+  qsort(sorted, n, sizeof *sorted, by_name);
+  for (size_t i = 0, shown = 0; i < n; i++)
     if (!i || strcmp(sorted[i], sorted[i - 1]) != 0) printf("%s%s", shown++ ? ", " : "", sorted[i]);
 }
 
@@ -147,8 +145,10 @@ static void onnx(void) {
     if (i && strcmp(operators[i].name, operators[i - 1].name) == 0) continue;
     printf("%s%s (%d)", i ? ", " : "", operators[i].name, operators[i].since);
   }
-  onnx_preview();
-  onnx_runtime();
+  puts("\n\nOf other domains of ONNX:\n");
+  onnx_domains(true);
+  puts("\n\nOf ONNX Runtime (domain `com.microsoft`, SimplifiedLayerNormalization also in ONNX's own):\n");
+  onnx_domains(false);
   putchar('\n');
 }
 

@@ -24,8 +24,8 @@ static const OnnxOp onnx_ops[] = {
   {"", type, since, until, min_in, max_in, max_out, attrs, import_##import, (int)(arg)},
 #define RUNTIME_OP(type, min_in, max_in, max_out, attrs, import, arg) \
   {"com.microsoft", type, 1, 0, min_in, max_in, max_out, attrs, import_##import, (int)(arg)},
-#define PREVIEW_OP(type, min_in, max_in, max_out, attrs, import, arg) \
-  {"ai.onnx.preview", type, 1, 0, min_in, max_in, max_out, attrs, import_##import, (int)(arg)},
+#define DOMAIN_OP(domain, type, min_in, max_in, max_out, attrs, import, arg) \
+  {domain, type, 1, 0, min_in, max_in, max_out, attrs, import_##import, (int)(arg)},
 #include "frontend/onnx/ops.def"
 };
 
@@ -460,11 +460,18 @@ static bool build_outputs(Import *im) {
 
 /* ---- entry */
 
+static bool uses_default_domain(const Onnx__GraphProto *g) {
+  for (size_t i = 0; i < g->n_node; i++)
+    if (default_domain(g->node[i]->domain)) return true;
+  return g->n_node == 0;
+}
+
 static bool read_opset(Import *im) {
   const Onnx__ModelProto *model = onnx_file_model(im->file);
   im->opset = -1;
   for (size_t i = 0; i < model->n_opset_import; i++)
     if (default_domain(model->opset_import[i]->domain)) im->opset = model->opset_import[i]->version;
+  if (im->opset < 0 && !uses_default_domain(model->graph)) im->opset = OPSET_MAX; /* for the bodies of operators */
   if (im->opset < 0)
     return diag_error(im->d, DIAG_onnx_opset, im->loc, "the model imports no version of the default operator set");
   if (im->opset < OPSET_MIN || im->opset > OPSET_MAX)

@@ -120,6 +120,17 @@ bool import_cast(ImportNode *n) {
 
 bool import_cast_like(ImportNode *n) { return cast_to(n, input_type(n, 1)->dtype); }
 
+/* The same bits as an integer of another sign, or a bool as an integer.  Not done: bits of floats. */
+bool import_bitcast(ImportNode *n) {
+  const Type *t = input_type(n, 0);
+  DType to;
+  if (!node_dtype(n, "to", &to)) return false;
+  bool same = t->dtype == to, floats = dtype_is_float(t->dtype) || dtype_is_float(to);
+  if (dtype_bytes(t->dtype) != dtype_bytes(to) || (!same && (floats || to == DT_bool)))
+    return node_error(n, "the bits of %s as %s are not supported", dtype_name(t->dtype), dtype_name(to));
+  return cast_to(n, to);
+}
+
 bool import_clip(ImportNode *n) {
   Val x = input(n, 0), low = 0, high = 0;
   if (!x) return false;

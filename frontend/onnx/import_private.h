@@ -67,7 +67,7 @@ typedef struct OnnxOp {
 /* Every importer of the table. */
 #define ONNX_OP(type, since, until, min_in, max_in, max_out, attrs, import, arg) bool import_##import(ImportNode *n);
 #define RUNTIME_OP(type, min_in, max_in, max_out, attrs, import, arg) bool import_##import(ImportNode *n);
-#define PREVIEW_OP(type, min_in, max_in, max_out, attrs, import, arg) bool import_##import(ImportNode *n);
+#define DOMAIN_OP(domain, type, min_in, max_in, max_out, attrs, import, arg) bool import_##import(ImportNode *n);
 #include "frontend/onnx/ops.def"
 
 bool import_opaque(ImportNode *n); /* imports an operator that is not in the table */

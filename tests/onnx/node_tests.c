@@ -40,6 +40,7 @@ static const struct {
     {"test_training_dropout_mask", "training"},
     {"test_resize_downsample_scales_*_align_corners",
      "aligns the corners of an unrounded extent, against the text of the specification"},
+    {"test_adam_multiple", "its outputs have an epsilon that its model lacks (onnx 1.12)"},
     {"test_dynamicquantizelinear", "a quotient that is a tie in f32 only"},
     {"test_dynamicquantizelinear_expanded", "a quotient that is a tie in f32 only"},
 };
@@ -388,6 +389,7 @@ static void run_test(const char *name, bool verbose) {
   } else {
     for (size_t i = 0; i < t.model->n_opset_import; i++)
       if (!*text(t.model->opset_import[i]->domain)) t.opset = t.model->opset_import[i]->version;
+    if (!t.opset) t.opset = 1; /* operators of other domains, whose rows say 1 */
     find_inputs(&t);
     const char *lacking = missing(&t);
     if (verbose) printf("%s%s%s\n", name, lacking ? ": lacks " : "", lacking ? lacking : "");

@@ -172,7 +172,63 @@ static void quantised_products_are_integers(void) {
   expect(DIAG_onnx_node, "f32[2, 4] does not fit blocks of 3 of f32[8, 4]", "/y");
 }
 
+/* ---- the same bits */
+
+static void bits_of_integers_are_a_cast(void) {
+  begin();
+  opset = 26;
+  in("x", ONNX__TENSOR_PROTO__DATA_TYPE__INT8, "4"), out("y");
+  attr(node("BitCast", "x", "y"), "to", INT, ONNX__TENSOR_PROTO__DATA_TYPE__UINT8);
+  IMPORTS();
+  HAS("cast %x {to=u8} : u8[4]");
+  begin();
+  opset = 26;
+  in("x", F32, "4"), out("y");
+  attr(node("BitCast", "x", "y"), "to", INT, I32);
+  expect(DIAG_onnx_node, "the bits of f32 as i32 are not supported", "/y");
+}
+
+/* ---- other domains */
+
+static void operators_for_features_are_a_few_nodes(void) {
+  begin();
+  in("x", F32, "3,4"), in("i", I64, "1,2"), out("y"), out("z");
+  node("Binarizer", "x", "y")->domain = arena_strdup(arena, "ai.onnx.ml");
+  node("ArrayFeatureExtractor", "x,i", "z")->domain = arena_strdup(arena, "ai.onnx.ml");
+  IMPORTS();
+  HAS("gt %x, ");
+  HAS(" : f32[3, 2]");
+}
+
+static void counts_of_ngrams_need_what_fits(void) {
+  begin();
+  in("x", I64, "12"), out("y");
+  Onnx__NodeProto *n = node("TfIdfVectorizer", "x", "y");
+  attr(n, "max_gram_length", INT, 2), attr(n, "min_gram_length", INT, 2), attr(n, "max_skip_count", INT, 0);
+  string_attr(n, "mode", "TF");
+  int_list_attr(n, "ngram_counts", "0,1"), int_list_attr(n, "ngram_indexes", "0,1");
+  int_list_attr(n, "pool_int64s", "5,6,7,8");
+  expect(DIAG_onnx_node, "ngram_counts does not divide pool_int64s", "/y");
+}
+
+static void determinants_are_of_square_matrices(void) {
+  begin();
+  in("x", F32, "batch,2,2"), out("y"), node("Det", "x", "y");
+  IMPORTS();
+  HAS(" : f32[batch]");
+  begin();
+  in("x", F32, "2,3"), out("y"), node("Det", "x", "y");
+  expect(DIAG_onnx_node, "square matrices are expected", "/y");
+  begin();
+  in("x", F32, "40,40"), out("y"), node("Det", "x", "y");
+  expect(DIAG_onnx_node, "matrices of 1 to 32 rows", "/y");
+}
+
 int main(void) {
+  RUN(bits_of_integers_are_a_cast);
+  RUN(operators_for_features_are_a_few_nodes);
+  RUN(counts_of_ngrams_need_what_fits);
+  RUN(determinants_are_of_square_matrices);
   RUN(the_k_largest_are_one_operation);
   RUN(how_many_are_taken_may_be_a_size);
   RUN(automatic_padding_of_free_extents);
