@@ -224,7 +224,28 @@ static void determinants_are_of_square_matrices(void) {
   expect(DIAG_onnx_node, "matrices of 1 to 32 rows", "/y");
 }
 
+/* ---- before operator set 7 */
+
+static void old_broadcasting_has_an_axis(void) {
+  begin();
+  opset = 6;
+  in("x", F32, "2,3,4,5"), in("b", F32, "3,4"), out("y");
+  Onnx__NodeProto *n = node("Sub", "x,b", "y");
+  attr(n, "broadcast", INT, 1), attr(n, "axis", INT, 1);
+  IMPORTS();
+  HAS("reshape %b : f32[3, 4, 1]");
+  begin();
+  opset = 6;
+  in("x", F32, "2,3"), in("b", F32, "3"), out("y"), node("Sub", "x,b", "y");
+  expect(DIAG_onnx_node, "broadcast is 0", "/y");
+  begin();
+  opset = 6;
+  in("x", F32, "2,3"), in("s", F32, "3"), out("y"), node("BatchNormalization", "x,s,s,s,s", "y");
+  expect(DIAG_onnx_node, "is_test is 0", "/y");
+}
+
 int main(void) {
+  RUN(old_broadcasting_has_an_axis);
   RUN(bits_of_integers_are_a_cast);
   RUN(operators_for_features_are_a_few_nodes);
   RUN(counts_of_ngrams_need_what_fits);
