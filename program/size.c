@@ -155,7 +155,7 @@ static RtStatus bind_input(const Program *p, const ProgramPort *port, const Prog
                            const char **binder, RtError *error) {
   if (shape->rank < 0) return RT_OK;
   if (shape->rank != (int)port->dims.n)
-    return rt_error(error, RT_BAD_INPUT, "input '%s' has %d dimension%s, but the model wants %u",
+    return rt_error(error, RT_BAD_INPUT, "input '%s' has %d dimension%s, but the model expects %u",
                     program_text(p, port->name), shape->rank, shape->rank == 1 ? "" : "s", port->dims.n);
   for (uint32_t d = 0; d < port->dims.n; d++) {
     RtStatus status = bind_dim(p, port, d, shape->dims[d], symbols, binder, error);

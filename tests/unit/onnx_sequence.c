@@ -81,7 +81,7 @@ static void what_is_not_known_is_refused(void) {
   start(17), in("x", F32, "4,2"), out("s"), node("SplitToSequence", "x", "s");
   expect(DIAG_onnx_node, "\"s\" is a sequence of tensors", NULL);
   start(17), in("x", F32, "4,2"), out("y"), ints("zero", "0"), node("SequenceAt", "x,zero", "y");
-  expect(DIAG_onnx_node, "input 0 is no sequence", "/y");
+  expect(DIAG_onnx_node, "input 0 is not a sequence", "/y");
   start(17), in("x", F32, "4,2"), in("z", F32, "3,2"), out("y");
   node("SequenceConstruct", "x,z", "s"), attr(node("ConcatFromSequence", "s", "y"), "axis", INT, 1);
   expect(DIAG_onnx_node, "tensor 1 of the sequence is f32[3, 2], the first f32[4, 2]", "/y");
