@@ -3,9 +3,9 @@
  * Format: numpy/lib/format.py (versions 1.0, 2.0, 3.0).  Read: little-endian numbers and bool, in C or Fortran order
  * (transposed on reading).  Refused: big-endian data, objects, strings, complex and structured types, more than
  * TENSOR_MAX_RANK dimensions, bytes after the data.  Written: version 1.0, data aligned to 64 bytes.  bf16, for
- * which numpy has no name, is raw bytes (V2), as np.save writes arrays of ml_dtypes.bfloat16; x.view(ml_dtypes.bfloat16)
- * makes numbers of what np.load gives.  Every file is treated as hostile: sizes are checked against the file before
- * anything is allocated.
+ * which numpy has no name, is raw bytes (V2), as np.save writes arrays of ml_dtypes.bfloat16; of what np.load gives,
+ * x.view(ml_dtypes.bfloat16) makes numbers.  Every file is treated as hostile: sizes are checked against the file
+ * before anything is allocated.
  */
 #ifndef APC_BASE_NPY_H
 #define APC_BASE_NPY_H
