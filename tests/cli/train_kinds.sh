@@ -70,7 +70,7 @@ train() { # train NAME OPTIMIZER WANTED
 }
 says() { check "no message: $1" grep -qF -- "$1" warnings; }
 train said "sgd(lr=.01)" "gain old scaled turned w wide zeros zeros.1"
-says 'they are, and are trained: "scaled", "old" (--freeze NAME keeps one as it is)'
+says 'they are, so they are trained: "scaled", "old" (--freeze NAME keeps one unchanged)'
 says 'not trained: "pe", "lifted"; the file says that they are not parameters (--trainable NAME trains one)'
 says 'not trained: "made", "buffer"; the exporter computed them from constants'
 says 'not trained: "table"; they reach no product, convolution, norm, gather or addition of data'

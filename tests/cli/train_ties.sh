@@ -190,7 +190,7 @@ says 'trained separately, although the file stores them once: "b.bias", "b.gain"
 says 'biases of zeros that the exporter left out are trained: "c.bias"'
 says 'trained as the part that they repeat: "expanded"'
 says 'tied: "val_9" is "table" transposed'
-says 'by what they are used for they are, and are trained: "places" (--freeze NAME'
+says 'judging by their use they are, so they are trained: "places" (--freeze NAME'
 says 'trains 11 of 11 weights, 246 of 246'
 check "the same steps" near noted.txt own.txt 2e-6
 train plain
