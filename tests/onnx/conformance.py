@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Runs the node tests of the installed onnx package with apc, and prints docs/guide/conformance.md.
+"""Runs the node tests of the installed onnx package with apc, and prints docs/conformance.md.
 
-    python3 tests/onnx/conformance.py build/apc > docs/guide/conformance.md        # needs onnx, numpy
+    python3 tests/onnx/conformance.py build/apc > docs/conformance.md        # needs onnx, numpy
 
     --only GLOB,...  only tests of these names
     --jobs N         tests at once (default: 2)
