@@ -114,8 +114,8 @@ write("old", struct.pack("<Q", len(text)) + text + raw[8 + n:])
 P
 expect 1 "flip_w/checkpoint.safetensors is damaged: 'layers.1.up.w:m' does not match its checksum" ./zero --steps 4 $data --resume flip_w; no_out
 expect 1 "is damaged: '" ./whole --steps 4 $data --resume flip_last; no_out
-expect 1 "is damaged: the header is not" ./zero --steps 4 $data --resume flip_steps; no_out
-expect 1 "is damaged: the header is not" ./zero --steps 4 $data --resume flip_key; no_out
+expect 1 "is damaged: the header does not match" ./zero --steps 4 $data --resume flip_steps; no_out
+expect 1 "is damaged: the header does not match" ./zero --steps 4 $data --resume flip_key; no_out
 expect 0 "warning: old/checkpoint.safetensors has no checksums; its contents were not checked" ./zero --steps 4 $data --resume old \
   --save old.safetensors
 check "it is the same run" cmp resumed.safetensors old.safetensors
