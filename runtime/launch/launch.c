@@ -48,7 +48,8 @@ static const Launcher launchers[] = {
      {"SLURM_JOB_ID", "SLURM_STEP_ID"}},
 };
 
-enum { LAUNCHERS = sizeof launchers / sizeof *launchers, SLURM_PORTS = 20000, SLURM_FIRST_PORT = 20000 };
+/* Ports below those that Linux gives to outgoing connections (32768 and above). */
+enum { LAUNCHERS = sizeof launchers / sizeof *launchers, SLURM_PORTS = 12000, SLURM_FIRST_PORT = 20000 };
 
 static const char *variable(const char *name) {
   const char *text = name ? getenv(name) : NULL;

@@ -79,7 +79,19 @@ others 1 1 env $torchrun RANK=@R@ LOCAL_RANK=@R@ ./tp2
 expect 0 "" env $torchrun RANK=0 LOCAL_RANK=0 ./tp2 --inputs "$inputs" --outputs torchrun.npz
 ended 0
 same tp2.alone.npz torchrun.npz
-slurm="SLURM_NTASKS=2 SLURM_STEP_ID=0 SLURM_JOB_ID=$$ SLURM_JOB_NODELIST=localhost SLURM_TASKS_PER_NODE=2"
+# A job whose port is free: outgoing connections of other programs use ports of this range.
+job=$(/usr/bin/python3 - $$ "$source_dir/runtime/launch/launch.c" <<'END'
+import re, socket, sys
+first, ports = (int(re.search(rf"{name} = (\d+)", open(sys.argv[2]).read())[1]) for name in ("SLURM_FIRST_PORT", "SLURM_PORTS"))
+for job in range(int(sys.argv[1]), int(sys.argv[1]) + 100):
+    with socket.socket() as s:
+        try: s.bind(("localhost", first + job * 31 % ports))
+        except OSError: continue
+    print(job)
+    break
+END
+)
+slurm="SLURM_NTASKS=2 SLURM_STEP_ID=0 SLURM_JOB_ID=$job SLURM_JOB_NODELIST=localhost SLURM_TASKS_PER_NODE=2"
 others 1 1 env $slurm SLURM_PROCID=@R@ SLURM_LOCALID=@R@ ./tp2
 expect 0 "" env $slurm SLURM_PROCID=0 SLURM_LOCALID=0 ./tp2 --inputs "$inputs" --outputs slurm.npz
 ended 0
