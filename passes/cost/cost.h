@@ -34,8 +34,9 @@ CostModel *cost_model_new(Module *m, const Target *t);
  * may leave it, and splitting a dimension again is free. */
 enum { ANY_SHARES = -1 }; /* in place of `loose`: a lower bound over all shares of the axes */
 CostModel *cost_model_beside(const CostModel *c, int loose);
-/* Makes prices bounds for a range of micro-batches, of which the mesh has the largest number: splits count as even, as
- * those of a smaller number may be.  Call before the model prices anything. */
+/* Makes prices bounds for a range of micro-batches, of which the mesh has the largest number.  Smaller numbers may
+ * split evenly and convert where the largest cannot: splits count as even, and impossible conversions take no time.
+ * Call before the model prices anything. */
 void cost_model_for_range(CostModel *c);
 /* Returns the representative of a layout: the layout itself, or one with unordered axes. */
 const Layout *cost_layout(const CostModel *c, const Layout *l);

@@ -156,18 +156,12 @@ static bool same_effect(const Domain *d, int a, int b) {
   return true;
 }
 
-/* Smaller numbers of micro-batches may be possible where the largest of a range is not: then nothing is known. */
-static double known_in_range(const Making *k, double seconds) {
-  return k->in->whole && seconds == INFINITY ? 0 : seconds;
-}
-
 static double seconds_of(const Making *k, CostModel *c, const Strategy *s) {
-  return known_in_range(k, cost_op_runs(c, k->in->shape->loops, k->in->f, k->index, k->rule, s).seconds);
+  return cost_op_runs(c, k->in->shape->loops, k->in->f, k->index, k->rule, s).seconds;
 }
 
 static double outside_of(const Making *k, CostModel *c, const Strategy *s, int operand) {
-  double seconds = cost_outside(c, k->in->f, k->op, k->rule, s, operand);
-  return known_in_range(k, seconds) * runs_of_op(k->in->shape->loops, k->index);
+  return cost_outside(c, k->in->f, k->op, k->rule, s, operand) * runs_of_op(k->in->shape->loops, k->index);
 }
 
 static const Layout *layout_form(const GraphInput *in, const Layout *l) {

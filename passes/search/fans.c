@@ -129,8 +129,7 @@ static void price_on(Graph *g, const Type *type, const Shared *s, int n, const L
   arena_free(a);
 }
 
-/* In a bound over several numbers of micro-batches a conversion counts with the largest number.  If that cannot be
- * converted, for example because it splits a reshaped dimension unevenly, smaller ones may: then nothing counts.
+/* In a bound over several numbers of micro-batches a conversion counts with the largest number (cost_model_for_range).
  * Counting the whole batch (GraphInput.whole) improved no bound that was tried, and doubles the time. */
 static void price_wanted(Graph *g, const Type *type, const Shared *s, const Classes *c, Wanted *w) {
   const int n = c[0].n;
@@ -145,7 +144,6 @@ static void price_wanted(Graph *g, const Type *type, const Shared *s, const Clas
     bool made_once = walk_layout_once(g->in.m, from[k]);
     for (int i = 0; i < w->n; i++) {
       double *seconds = &w->seconds[k * w->n + i];
-      if (g->in.whole && *seconds == INFINITY) *seconds = 0;
       *seconds *= made_once && once[i] ? g->in.before : g->in.repeat;
       *seconds *= s->producer->conversions;
     }
@@ -349,8 +347,7 @@ static void whole_tables(Graph *g, const Type *type, const Shared *s, FanTables 
   list_wanted(g, s, c, &w);
   price_wanted(g, type, s, c, &w);
   t->split = true;
-  t->first = graph_pair_factor(g, c[0].map, c[0].n, c[0].map, c[0].n, ARENA_ARRAY(g->arena, double, 1));
-  t->first.n = 1;
+  t->first = graph_row_factor(g, s->producer->n, ARENA_ARRAY(g->arena, double, s->producer->n));
   t->each = ARENA_ARRAY(g->arena, SolveFactor, t->nslots + 1);
   for (int i = 0; i < s->nusers; i++) {
     double *row = ARENA_ARRAY(g->arena, double, c[i + 1].n);

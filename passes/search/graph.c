@@ -55,8 +55,7 @@ static void add_fan(Graph *g, const FanOut *fan) {
     if (t->each[i].n) add_factor(g, &t->each[i], (int[2]){middle, vars[i + 1]}, fan->times);
 }
 
-/* A table of one variable with n values. */
-static SolveFactor row_factor(Graph *g, int n, const double *row) {
+SolveFactor graph_row_factor(Graph *g, int n, const double *row) {
   const int **map = ARENA_ARRAY(g->arena, const int *, 1);
   int *classes = ARENA_ARRAY(g->arena, int, 1);
   *map = graph_identity_map(g, *classes = n);
@@ -71,7 +70,7 @@ static SolveFactor pair_table(Graph *g, const Domain *const d[2], bool same_vari
   if (same_variable) {
     double *row = ARENA_ARRAY(g->arena, double, n[0]);
     for (int v = 0; v < n[0]; v++) row[v] = layouts[0][v] == layouts[1][v] ? 0 : INFINITY;
-    return row_factor(g, n[0], row);
+    return graph_row_factor(g, n[0], row);
   }
   double *table = ARENA_ARRAY(g->arena, double, n[0] * n[1]);
   for (int v = 0; v < n[0] * n[1]; v++) table[v] = layouts[0][v / n[1]] == layouts[1][v % n[1]] ? 0 : INFINITY;
@@ -130,7 +129,7 @@ static SolveFactor inside_table(Graph *g, const Tie *tie) {
   if (tie->same) {
     double *row = ARENA_ARRAY(g->arena, double, maker->n);
     for (int v = 0; v < maker->n; v++) row[v] = made[v] == asked[v] ? 0 : outside[v];
-    return row_factor(g, maker->n, row);
+    return graph_row_factor(g, maker->n, row);
   }
   double *table = ARENA_ARRAY(g->arena, double, maker->n * user->n);
   for (int v = 0; v < maker->n * user->n; v++)

@@ -119,6 +119,8 @@ static inline Domain *graph_domain(const Graph *g, size_t op) { return g->domain
 
 /* Returns the tables of a value and its users, made once per class of fan-outs. */
 const FanTables *graph_fan_tables(Graph *g, const FanOut *fan);
+/* Returns a factor over one variable with n values, without vars. */
+SolveFactor graph_row_factor(Graph *g, int n, const double *row);
 /* Returns a factor over two variables, without vars. */
 SolveFactor graph_pair_factor(Graph *g, const int *first_map, int first_classes, const int *second_map,
                               int second_classes, const double *table);
