@@ -117,6 +117,11 @@ const char *text_shown(Arena *a, const char *s) {
 
 const char *text_str(const Text *t) { return t->n ? t->data : ""; }
 
+bool text_ends_with(const char *s, const char *end) {
+  size_t n = strlen(s), k = strlen(end);
+  return n > k && strcmp(s + n - k, end) == 0;
+}
+
 bool text_is_utf8(const char *bytes, size_t n) {
   for (size_t i = 0; i < n;) {
     size_t length = text_sequence((const unsigned char *)bytes + i, n - i);

@@ -48,6 +48,9 @@ const char *text_shown(Arena *a, const char *s);
 /* The text so far; "" when empty. */
 const char *text_str(const Text *t);
 
+/* True if the text ends with `end`, after at least one other byte. */
+bool text_ends_with(const char *s, const char *end);
+
 /* True if the bytes are well-formed UTF-8 (RFC 3629: no overlong forms, surrogates or values over 10FFFF). */
 bool text_is_utf8(const char *bytes, size_t n);
 

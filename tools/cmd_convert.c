@@ -8,6 +8,7 @@
 #include "base/json_text.h"
 #include "base/npz.h"
 #include "base/safetensors.h"
+#include "base/text.h"
 #include "frontend/onnx/export.h"
 #include "passes/pipeline.h"
 #include "tools/convert_trained.h"
@@ -15,11 +16,6 @@
 #include "tools/outputs.h"
 #include "driver/ir_file.h"
 #include "driver/weights.h"
-
-static bool ends_with(const char *s, const char *end) {
-  size_t n = strlen(s), k = strlen(end);
-  return n > k && strcmp(s + n - k, end) == 0;
-}
 
 static bool model_to_ir(Tool *t, const char *in, const char *out) {
   Model model;
@@ -95,7 +91,7 @@ static bool safetensors_to_npz(Tool *t, const char *in, const char *out) {
 static bool weights_make_sense(Tool *t, const char *in, const char *weights, bool kept) {
   static const OptionId bound[] = {OPT_dim, OPT_shape};
   if (!weights) return true;
-  if (!ends_with(weights, ".safetensors"))
+  if (!text_ends_with(weights, ".safetensors"))
     return diag_error(t->diags, DIAG_usage_value, (Loc){0}, "--weights %s: convert takes FILE.safetensors", weights);
   if (model_kind(in) == MODEL_NONE)
     return diag_error(t->diags, DIAG_usage_option, (Loc){0}, "--weights needs a model, and '%s' is none", in);
@@ -112,16 +108,16 @@ int cmd_convert(Tool *t) {
   if (!tool_args(t, 2, 2)) return EXIT_USAGE;
   const char *in = t->options.args.items[0], *out = t->options.args.items[1],
              *weights = option_text(&t->options, OPT_weights);
-  bool ok, kept = weights && ends_with(in, ".onnx") && ends_with(out, ".onnx");
+  bool ok, kept = weights && text_ends_with(in, ".onnx") && text_ends_with(out, ".onnx");
   if (!weights_make_sense(t, in, weights, kept) || !outputs_check(t, &(FileUse){"OUT", out}, 1))
     return tool_failed(t->diags);
   if (kept) ok = tool_convert_trained(t, in, weights, out);
-  else if (model_kind(in) != MODEL_NONE && ends_with(out, ".ir")) ok = model_to_ir(t, in, out);
-  else if (model_kind(in) != MODEL_NONE && ends_with(out, ".onnx")) ok = model_to_onnx(t, in, out);
-  else if (model_kind(in) != MODEL_NONE && (ends_with(out, ".safetensors") || ends_with(out, ".npz")))
+  else if (model_kind(in) != MODEL_NONE && text_ends_with(out, ".ir")) ok = model_to_ir(t, in, out);
+  else if (model_kind(in) != MODEL_NONE && text_ends_with(out, ".onnx")) ok = model_to_onnx(t, in, out);
+  else if (model_kind(in) != MODEL_NONE && (text_ends_with(out, ".safetensors") || text_ends_with(out, ".npz")))
     ok = model_to_weights(t, in, out);
-  else if (ends_with(in, ".npz") && ends_with(out, ".safetensors")) ok = npz_to_safetensors(t, in, out);
-  else if (ends_with(in, ".safetensors") && ends_with(out, ".npz")) ok = safetensors_to_npz(t, in, out);
+  else if (text_ends_with(in, ".npz") && text_ends_with(out, ".safetensors")) ok = npz_to_safetensors(t, in, out);
+  else if (text_ends_with(in, ".safetensors") && text_ends_with(out, ".npz")) ok = safetensors_to_npz(t, in, out);
   else {
     diag_error(t->diags, DIAG_later_convert, (Loc){0}, "converting '%s' to '%s' is not built yet", in, out);
     diag_help(t->diags,

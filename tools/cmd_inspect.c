@@ -10,6 +10,7 @@
 #include "base/npy.h"
 #include "base/npz.h"
 #include "base/safetensors.h"
+#include "base/text.h"
 #include "tools/inspect.h"
 
 /* ---- files of tensors */
@@ -89,14 +90,9 @@ typedef struct TensorFormat {
 
 static const TensorFormat formats[] = {{".npz", npz_rows}, {".npy", npy_rows}, {".safetensors", safetensors_rows}};
 
-static bool ends_with(const char *s, const char *end) {
-  size_t n = strlen(s), k = strlen(end);
-  return n > k && strcmp(s + n - k, end) == 0;
-}
-
 static const TensorFormat *tensor_format(const char *path) {
   for (size_t i = 0; i < sizeof formats / sizeof *formats; i++)
-    if (ends_with(path, formats[i].ending)) return &formats[i];
+    if (text_ends_with(path, formats[i].ending)) return &formats[i];
   return NULL;
 }
 
@@ -141,7 +137,7 @@ static bool check_options(Tool *t, const char *path) {
   return true;
 }
 
-static bool is_plan(const char *path) { return ends_with(path, ".plan") || begins_like_plan(path); }
+static bool is_plan(const char *path) { return text_ends_with(path, ".plan") || begins_like_plan(path); }
 
 static int compare_plans(Tool *t, const char *path, const char *other) {
   if (!readable(t, other)) return EXIT_BAD_INPUT;
@@ -163,11 +159,11 @@ int cmd_inspect(Tool *t) {
   if (!check_options(t, path)) return EXIT_USAGE;
   const TensorFormat *format = tensor_format(path);
   if (format) return inspect_tensors(t, path, format);
-  if (ends_with(path, ".topo")) {
+  if (text_ends_with(path, ".topo")) {
     diag_error(t->diags, DIAG_model_kind, (Loc){.file = path}, "this is a target: `apc targets show %s`", path);
     return EXIT_BAD_INPUT;
   }
   if (is_plan(path)) return inspect_plan(t, path);
-  if (ends_with(path, ".json") || begins_like_json(path)) return inspect_trace(t, path);
+  if (text_ends_with(path, ".json") || begins_like_json(path)) return inspect_trace(t, path);
   return inspect_program(t, path);
 }

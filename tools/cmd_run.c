@@ -11,16 +11,9 @@
 #include "tools/emit.h"
 #include "tools/expect.h"
 #include "tools/running.h"
+#include "tools/values.h"
 
-/* ---- --output NAME=@FILE.npy */
-
-/* Returns the name of the output and sets *file; NULL if the value has another form. */
-static const char *split_output(Tool *t, const char *text, const char **file) {
-  const char *at = text[0] == '@' ? text : strstr(text, "=@");
-  if (!at || !strchr(at, '@')[1]) return NULL;
-  *file = strchr(at, '@') + 1;
-  return arena_strndup(t->arena, text, (size_t)(at - text)); /* "": the only output */
-}
+/* ---- --output */
 
 static bool no_output(Tool *t, const Func *f, const char *text, const char *name) {
   if (!*name)
@@ -39,8 +32,8 @@ static bool check_outputs(Tool *t, const Func *f) {
   size_t at = 0;
   bool ok = true;
   for (const OptionUse *u; (u = option_next(&t->options, OPT_output, &at));) {
-    const char *file, *name = split_output(t, u->value, &file);
-    if (!name) {
+    const char *file, *name;
+    if (!tool_split_binding(t, u->value, &name, &file)) {
       const char *equals = strchr(u->value, '=');
       ok = diag_error(t->diags, DIAG_usage_value, (Loc){0}, "--output takes NAME=@FILE.npy, not '%s'", u->value);
       if (equals && equals[1])
@@ -102,8 +95,9 @@ void running_stop(Running *r) {
 /* ---- outputs of run */
 
 static bool write_one(Tool *t, const Tensors *outputs, const char *text) {
-  const char *file, *name = split_output(t, text, &file);
-  const Tensor *x = name ? tensors_find(outputs, *name ? name : outputs->items[0].name) : NULL;
+  const char *file, *name;
+  const Tensor *x =
+      tool_split_binding(t, text, &name, &file) ? tensors_find(outputs, *name ? name : outputs->items[0].name) : NULL;
   if (!x) die("the program has no output for --output %s", text); /* check_outputs */
   return npy_write(t->diags, file, x);
 }

@@ -14,6 +14,7 @@
 #include "base/nearest.h"
 #include "base/npy.h"
 #include "base/npz.h"
+#include "base/text.h"
 #include "base/whole.h"
 #include "ir/index_bound.h"
 
@@ -141,11 +142,6 @@ static bool give(const Inputs *in, const char *name, const Tensor *x) {
          diag_error(in->t->diags, DIAG_no_memory, (Loc){0}, "out of memory for input '%s'", name);
 }
 
-static bool ends_with(const char *s, const char *end) {
-  size_t n = strlen(s), k = strlen(end);
-  return n > k && strcmp(s + n - k, end) == 0;
-}
-
 /* Refuses a single tensor as an archive. */
 static bool refuse_npy(const Inputs *in, const char *path) {
   const char *name = in->list->n == 1 ? in->list->items[0].name : "NAME";
@@ -156,7 +152,7 @@ static bool refuse_npy(const Inputs *in, const char *path) {
 }
 
 static bool read_archive(const Inputs *in, const char *path) {
-  if (ends_with(path, ".npy")) return refuse_npy(in, path);
+  if (text_ends_with(path, ".npy")) return refuse_npy(in, path);
   Npz *z = npz_open(in->t->diags, path);
   bool ok = z != NULL;
   for (size_t i = 0; ok && i < z->n; i++) {
@@ -201,7 +197,7 @@ bool split_input(Tool *t, const Tensors *names, const char *text, const char **n
 
 static bool read_file(const Inputs *in, const char *name, const char *path) {
   Tensor x;
-  if (ends_with(path, ".npz")) {
+  if (text_ends_with(path, ".npz")) {
     diag_error(in->t->diags, DIAG_usage_value, (Loc){0}, "--input takes one tensor (.npy), but '%s' is an archive",
                path);
     diag_help(in->t->diags, "--inputs %s binds inputs to the tensors of their names", path);

@@ -1,9 +1,9 @@
 /* tools/size_line.c - see size.h: the options of a try, which are those of the line with one change. */
-#include <ctype.h>
 #include <inttypes.h>
 #include <string.h>
 
 #include "frontend/onnx/import.h"
+#include "tools/command_line.h"
 #include "tools/size.h"
 
 static void add(Arena *a, Options *line, OptionId id, const char *value) {
@@ -90,28 +90,14 @@ Options sizing_line_open(const Sizing *s) {
 
 /* ---- as text */
 
-static void add_word(Text *t, const char *word) {
-  bool plain = *word;
-  for (const char *p = word; *p; p++) plain = plain && (isalnum((unsigned char)*p) || strchr("_./=,:+-%@", *p));
-  if (plain) {
-    text_add(t, word);
-    return;
-  }
-  text_add(t, "'");
-  for (; *word; word++) text_printf(t, *word == '\'' ? "'\\''" : "%c", *word);
-  text_add(t, "'");
-}
-
 const char *sizing_line_text(const Sizing *s, const Options *line) {
   Text t = {.arena = s->t->arena};
-  text_add(&t, "apc plan ");
-  add_word(&t, s->path);
+  text_add(&t, "apc plan");
+  tool_add_word(&t, s->path);
   for (size_t i = 0; i < line->uses.n; i++) {
     const OptionUse *u = &line->uses.items[i];
     text_printf(&t, " %s", option_rows[u->option].flag);
-    if (!u->value) continue;
-    text_add(&t, " ");
-    add_word(&t, u->value);
+    if (u->value) tool_add_word(&t, u->value);
   }
   return text_str(&t);
 }

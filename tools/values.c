@@ -10,12 +10,8 @@
 
 #include "base/npy.h"
 #include "base/npz.h"
+#include "base/text.h"
 #include "driver/model.h"
-
-static bool ends_with(const char *s, const char *end) {
-  size_t n = strlen(s), k = strlen(end);
-  return n > k && strcmp(s + n - k, end) == 0;
-}
 
 /* Copies the tensor, whose file may then be closed. */
 static void add(Tool *t, ToolValues *list, const char *name, Tensor *x, bool asked) {
@@ -26,8 +22,7 @@ static void add(Tool *t, ToolValues *list, const char *name, Tensor *x, bool ask
   ARENA_PUSH(t->arena, list, ((OnnxValue){.name = arena_strdup(t->arena, name), .tensor = own, .asked = asked}));
 }
 
-/* NAME=@FILE, or @FILE for the only input. */
-static bool split(Tool *t, const char *text, const char **name, const char **file) {
+bool tool_split_binding(Tool *t, const char *text, const char **name, const char **file) {
   const char *at = text[0] == '@' ? text : strstr(text, "=@");
   if (!at || !strchr(at, '@')[1]) return false;
   *file = strchr(at, '@') + 1;
@@ -38,7 +33,7 @@ static bool split(Tool *t, const char *text, const char **name, const char **fil
 static bool add_const(Tool *t, ToolValues *list, const char *text) {
   const char *name, *file;
   Tensor x;
-  if (!split(t, text, &name, &file))
+  if (!tool_split_binding(t, text, &name, &file))
     return diag_error(t->diags, DIAG_usage_value, (Loc){0}, "--const takes NAME=@FILE.npy, not '%s'", text);
   if (!npy_read_file_header(t->diags, file, &x)) return false;
   if (tensor_elements(&x) > ONNX_VALUE_MOST)
@@ -53,7 +48,7 @@ static bool add_const(Tool *t, ToolValues *list, const char *text) {
 static bool add_input(Tool *t, ToolValues *list, const char *text) {
   const char *name, *file;
   Tensor x;
-  if (!split(t, text, &name, &file) || ends_with(file, ".npz")) return true;
+  if (!tool_split_binding(t, text, &name, &file) || text_ends_with(file, ".npz")) return true;
   if (!npy_read_file_header(t->diags, file, &x)) return false;
   if (tensor_elements(&x) > ONNX_VALUE_MOST) return true;
   if (!npy_read(t->diags, file, &x)) return false;
@@ -62,7 +57,7 @@ static bool add_input(Tool *t, ToolValues *list, const char *text) {
 }
 
 static bool add_inputs(Tool *t, ToolValues *list, const char *path) {
-  if (ends_with(path, ".npy")) return true;
+  if (text_ends_with(path, ".npy")) return true;
   Npz *z = npz_open(t->diags, path);
   bool ok = z != NULL;
   for (size_t i = 0; ok && i < z->n; i++) {

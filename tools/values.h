@@ -15,6 +15,9 @@ typedef struct ToolValues {
  * ONNX_VALUE_MOST elements.  They are read once.  NULL after diagnostics. */
 ToolValues *tool_values(Tool *t);
 
+/* Splits NAME=@FILE, or @FILE with the name "" for the only input or output; false if the text has another form. */
+bool tool_split_binding(Tool *t, const char *text, const char **name, const char **file);
+
 /* Says once which inputs the import bound by itself. */
 void tool_values_say(Tool *t);
 

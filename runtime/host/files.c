@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "base/npy.h"
 #include "base/npz.h"
+#include "base/text.h"
 #include "runtime/exec/param_paths.h"
 #include "runtime/host/host.h"
 
@@ -28,13 +29,8 @@ ApcStatus host_files_end(ApcModel *m, HostFiles f, const char *path, ApcStatus s
   return status;
 }
 
-static bool ends_with(const char *s, const char *end) {
-  size_t n = strlen(s), k = strlen(end);
-  return n > k && strcmp(s + n - k, end) == 0;
-}
-
 static ApcStatus bind_npy(ApcModel *m, const char *name, const char *path) {
-  if (ends_with(path, ".npz"))
+  if (text_ends_with(path, ".npz"))
     return host_error(
         m, RT_USAGE,
         "%s is an archive of tensors, but an input takes one (.npy); use --inputs %s to bind inputs by name", path,
@@ -63,7 +59,7 @@ ApcStatus apc_bind_input_text(ApcModel *m, const char *name, const char *text) {
   if (strcmp(text, "zeros") == 0) return host_bind(m, name, (Bound){.kind = BOUND_ZEROS});
   if (strcmp(text, "random") == 0) return bind_random(m, name, NULL);
   if (strncmp(text, "random:", 7) == 0) return bind_random(m, name, text + 7);
-  if (ends_with(text, ".npy"))
+  if (text_ends_with(text, ".npy"))
     return host_error(m, RT_USAGE, "input '%s': write '@' before the name of a file: --input %s=@%s", name, name, text);
   return host_error(m, RT_USAGE, "input '%s': '%s' is neither @FILE.npy nor random[:SEED] nor zeros", name, text);
 }
@@ -96,7 +92,7 @@ static ApcStatus bind_members(ApcModel *m, Npz *z) {
 
 ApcStatus apc_bind_inputs_file(ApcModel *m, const char *path) {
   if (!host_begin(m)) return (ApcStatus)rt_exit_code(m->error.status);
-  if (ends_with(path, ".npy"))
+  if (text_ends_with(path, ".npy"))
     return host_error(m, RT_USAGE, "%s is one tensor, not an archive (.npz); use --input NAME=@%s to bind one input",
                       path, path);
   HostFiles f = host_files_begin();
