@@ -24,9 +24,10 @@ fi
 show() { printf '\n$ %s\n' "$*"; "$@"; }
 
 show build/apc inspect $model
-show build/apc plan $model --target cpux4 $sizes
+show build/apc plan $model --target cpux4 $sizes --emit=html=build/demo/gpt.html
 show build/apc $model --target cpux4 $sizes -o build/demo/gpt
 show build/demo/gpt --inputs $inputs --outputs build/demo/out.npz
 show build/apc run $model -q --target cpux4 $sizes --inputs $inputs --expect $outputs
 show build/apc verify $model -q --target cpux4 $sizes --tp 2 --dp 2
 say "done: the program computed what PyTorch computed, and the plan was proved"
+echo "the plan as a page: build/demo/gpt.html"

@@ -9,6 +9,7 @@
 #include "passes/pipeline.h"
 #include "tools/emit_dot.h"
 #include "tools/emit_html.h"
+#include "tools/emit_trace.h"
 #include "tools/outputs.h"
 #include "tools/pass_name.h"
 #include "driver/ir_file.h"
@@ -34,6 +35,7 @@ static const struct {
     [EMIT_CUBIN] = {"cubin", ".cubin", LOWERED, true},
     [EMIT_DOT] = {"dot", ".dot", PLANNED, false},
     [EMIT_HTML] = {"html", ".html", PLANNED, false},
+    [EMIT_TRACE] = {"trace", ".trace.json", PLANNED, false},
 };
 
 /* ---- the list */
@@ -316,6 +318,11 @@ static bool write_html(Tool *t, Build *b, const Emit *e) {
   return write_text(t, e->file, text_str(&text));
 }
 
+static bool write_trace(Tool *t, const Build *b, const Emit *e) {
+  Text text = {.arena = t->arena};
+  return trace_print(t, b, &text) && write_text(t, e->file, text_str(&text));
+}
+
 static bool write_form(Tool *t, Build *b, const Emit *e) {
   if (!check_known(t, b, e->kind)) return false;
   switch (e->kind) {
@@ -327,6 +334,7 @@ static bool write_form(Tool *t, Build *b, const Emit *e) {
     case EMIT_LEGAL: return write_legal(t, b, e);
     case EMIT_SCHEDULE: return write_schedule(t, b, e);
     case EMIT_HTML: return write_html(t, b, e);
+    case EMIT_TRACE: return write_trace(t, b, e);
     case EMIT_DOT: return write_dot(t, b, e);
     case EMIT_C: return write_c(t, b, e);
     case EMIT_CUDA:

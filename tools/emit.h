@@ -18,6 +18,7 @@ typedef enum EmitKind {
   EMIT_CUBIN,
   EMIT_DOT,
   EMIT_HTML,
+  EMIT_TRACE,
   EMIT_KINDS
 } EmitKind;
 

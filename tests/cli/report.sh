@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# tests/cli/report.sh APC - the page of --emit=html and the graph of --emit=dot, for GPT-3: small, complete, with the
-# figures of the plan.  Where Chromium is installed the pages are opened as well.
+# tests/cli/report.sh APC - the page of --emit=html the graph of --emit=dot and the timeline of --emit=trace, for GPT-3:
+# small, complete, with the figures of the plan.  Where Chromium is installed the pages are opened as well.
 . "$(dirname "$0")/lib.sh"
 here=$source_dir/tests/cli
 gpt=(plan "$source_dir/examples/gpt.apc" -D layers=96 -D d=12288 -D heads=96 -D vocab=51200 -D ctx=2048 --dim seq=2048
@@ -9,9 +9,10 @@ train=(--train cross_entropy --optimizer 'adamw()' --recompute full)
 page() { # page NAME OPTIONS...
   local name=$1
   shift
-  expect 0 "" "$apc" "${gpt[@]}" "$@" --json --emit=html="$name.html",dot="$name.dot"
+  expect 0 "" "$apc" "${gpt[@]}" "$@" --json --emit=html="$name.html",dot="$name.dot",trace="$name.trace"
   cp out "$name.json"
   check "$name.html" /usr/bin/python3 "$here/report.py" "$name.html" "$name.json" 96
+  check "$name.trace" /usr/bin/python3 "$here/predicted_trace.py" "$name.trace" "$name.json"
   check "$name.dot has too many nodes" test "$(grep -c ' \[shape' "$name.dot")" -lt 500
   check "$name.dot does not fold" grep -q 'label="layers\..* times"' "$name.dot"
 }
@@ -42,4 +43,8 @@ expect 0 "" "$apc" plan odd.ir --emit=html=odd.html; check "a name ends the scri
 # In a browser
 /usr/bin/python3 "$here/report_browser.py" train.html infer.html >browser 2>&1; code=$?
 if [ $code -eq 77 ]; then echo "no Chromium: pages are not opened"; pass; else check "$(cat browser)" test $code -eq 0; fi
-summary 23
+# A plan for several entries has no price per operation.
+cache=(plan "$source_dir/examples/llama.apc" -D cache=1 -D layers=1 -D d=64 -D heads=4 -D vocab=64 -D ctx=32 --dim batch=2 --dim seq=8)
+expect 5 "error[APC0646]" "$apc" "${cache[@]}" --target cpux2 --optimize prefill=1,decode=9 --emit=trace=t.json
+check "a trace was written" test ! -e t.json
+summary 28

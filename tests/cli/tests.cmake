@@ -79,6 +79,7 @@ endforeach()
 # Documents whose commands are run.
 apc_test(NAME cli.tour COMMAND ${APC_BASH} ${CMAKE_CURRENT_LIST_DIR}/tour.sh ${CMAKE_BINARY_DIR}/apc inside/tour.md 26)
 apc_test(NAME cli.questions COMMAND ${APC_BASH} ${CMAKE_CURRENT_LIST_DIR}/tour.sh ${CMAKE_BINARY_DIR}/apc guide/questions.md 6)
+apc_test(NAME cli.gallery COMMAND ${APC_BASH} ${CMAKE_CURRENT_LIST_DIR}/tour.sh ${CMAKE_BINARY_DIR}/apc guide/gallery.md 14 all)
 # The second goes on where the first ends.
 apc_test(NAME cli.start COMMAND ${APC_BASH} ${CMAKE_CURRENT_LIST_DIR}/tour.sh ${CMAKE_BINARY_DIR}/apc
   "guide/start.md guide/training.md" 16 all)
