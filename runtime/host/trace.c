@@ -66,7 +66,8 @@ static bool put_rank(Trace *t, RecordHead *h) {
                 t->any ? "," : "", t->rank, t->rank);
   t->any = true;
   if (t->p->stages > 1) ok = ok && put(t, " of stage %u", program_stage(t->p, t->rank));
-  ok = ok && put(t, "\"}}");
+  ok = ok && put(t, "\"}},\n{\"ph\":\"M\",\"name\":\"process_sort_index\",\"pid\":%u,\"args\":{\"sort_index\":%u}}",
+                 t->rank, t->rank);
   for (uint64_t i = 0; ok && i < h->events; i++) ok = put_event(t, &record_events(t->p, h)[i]);
   return ok;
 }

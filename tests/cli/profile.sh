@@ -30,6 +30,7 @@ assert found == wanted, f"kinds {found ^ wanted}"
 calls = max(o["calls"] for r in p["ranks"] for o in r["operations"]) // 4
 assert calls >= micro_batches * max(rounds, 1), f"{calls} calls a run"
 assert t["otherData"]["dropped"] == 0 and {e["pid"] for e in t["traceEvents"]} == set(range(ranks)), "the ranks of the trace"
+assert [e["args"]["sort_index"] for e in t["traceEvents"] if e["name"] == "process_sort_index"] == list(range(ranks)), "their order"
 for r in p["ranks"]:
     events = [e for e in t["traceEvents"] if e["pid"] == r["rank"] and e["ph"] == "X"]
     runs = [e for e in events if e["cat"] == "run"]
