@@ -117,6 +117,7 @@ function drawTimeline() {
   }
   function draw() {
     const [context, width] = prepare(view);
+    if (width <= left) return; /* not shown at this moment, as while a window changes its size */
     for (let k = 0; k < n; k++) {
       if (left) {
         context.fillStyle = css('--soft');

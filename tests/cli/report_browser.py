@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
 """tests/cli/report_browser.py PAGE... - opens pages of --emit=html in a headless Chromium: no error of a script, no
-request, nothing wider than the window at 400 and 1,400 pixels, all sections drawn, light and in dark mode; prints how
-long each page takes to open.  --shots FOLDER also writes pictures of every section.  Ends with 77 if there is no
-Chromium."""
+request, nothing wider than the window at 400 and 1,400 pixels, all sections drawn, light and in dark mode, with
+pictures of the usual size and their words; prints how long each page takes to open.  --shots FOLDER also writes
+pictures of every section.  Ends with 77 if there is no Chromium."""
 import base64
 import json
 import os
 import pathlib
 import re
 import shutil
+import struct
 import subprocess
 import sys
 import tempfile
@@ -101,6 +102,29 @@ class Browser:
         file.write_bytes(base64.b64decode(picture["data"]))
 
 
+# Sections: the least and largest height of a picture, and words that it shows.
+SHOWN = {"top": (200, 1200, ["memory per rank", "copy", "apc plan"]),
+         "pipeline": (150, 1500, ["micro-batches", "forward", "idle"]),
+         "memory": (150, 1500, ["weights"]),
+         "limits": (200, 2400, ["of peak"])}
+
+
+def check_pictures(browser, width):
+    """Pictures of sections have the width of the window, a usual height, more than one colour, and their text."""
+    faults = []
+    for name, (least, most, words) in SHOWN.items():
+        text = browser.value(f"document.querySelector('#{name}').innerText")
+        faults += [f"#{name} does not show '{word}'" for word in words if word not in text]
+        with tempfile.TemporaryDirectory() as folder:
+            file = pathlib.Path(folder) / "picture.png"
+            browser.shoot("#" + name, file)
+            data = file.read_bytes() if file.exists() else b""
+        w, h = struct.unpack(">II", data[16:24]) if data else (0, 0)
+        if w != width or not least <= h <= most: faults.append(f"the picture of #{name} has {w} x {h} pixels")
+        if len(data) < w * h / 50: faults.append(f"the picture of #{name} is nearly empty: {len(data)} bytes")
+    return faults
+
+
 def check(browser, page, width, dark, shots):
     browser.open(page, width, dark)
     # Everything is used once: groups are opened, rows scrolled and searched, the timeline zoomed.
@@ -112,6 +136,7 @@ def check(browser, page, width, dark, shots):
     for name, least in ("layers", 1), ("rows", 1), ("values", 1):
         if x[name] < least: faults.append(f"{x[name]} {name}")
     if (int(re.findall(r"\d+", x["back"])[0]) < 128) != dark: faults.append(f"background {x['back']} {'in the dark' if dark else ''}")
+    faults += check_pictures(browser, width)
     browser.value("(() => { document.querySelector('#rows').scrollTop = 1e6; const s = document.querySelector('#search'); "
                   "s.value = 'no such name'; s.dispatchEvent(new Event('input')); })()")
     if "0 of" not in browser.value("document.querySelector('#found').textContent"): faults.append("search finds it")
