@@ -505,7 +505,9 @@ static bool attempt(Module *m, OnnxFile *file, const OnnxImportOptions *options,
   im.b.loc = im.loc;
   if (!import_graph_order(&im)) return false;
   import_trained(&im);
-  return import_ties(&im) && import_graph_mark_live(&im, NULL) && import_live_nodes(&im) && build_outputs(&im);
+  ok = import_ties(&im) && import_graph_mark_live(&im, NULL) && import_live_nodes(&im) && build_outputs(&im);
+  if (ok) import_check_sharding(&im);
+  return ok;
 }
 
 enum { MAX_ATTEMPTS = 16 }; /* and one for each value of an input */

@@ -159,4 +159,20 @@ expect 1 "error[APC0115]" "$apc" convert state.ir out2.onnx; expect_err "'read' 
 check "a file was written" test ! -e out2.onnx
 printf 'apc.ir 1\nfunc @a level 1 {\n  %%x = input {name="x"} : f32[4]\n  output "y" %%x\n}\nfunc @b level 1 {\n  %%x = input {name="x"} : f32[4]\n  output "y" %%x\n}\n' >two.ir
 expect 1 "2 entries" "$apc" convert two.ir out2.onnx
-summary 75
+
+# annotations of IR version 11, which onnx 1.23.2 wrote: not used, which is reported, and checked
+expect 0 "mean 0.560223" "$apc" run "$source_dir/tests/onnx/sharded.onnx" -q --target cpux2
+expect_err 'warning[APC0118]: the sharding annotations of 1 node are not used; configurations: "two" (2 devices)'
+check "sound annotations are faulted" test "$(grep -c APC0117 err)" -eq 0
+expect 0 "" "$apc" plan "$source_dir/tests/onnx/sharded_wrong.onnx" -q --target cpux2
+expect_err 'sharding of "q", which is no operand or result of the node'
+expect_err 'sharding of "w": device 2 is not one of the 2 of the configuration'
+expect_err 'sharding of "w": axis 2 of a tensor with 2 dimensions'
+expect_err 'sharding of "x": device 0 occurs twice'
+expect_err 'sharding of "y": 4 shards for 2 devices or groups'
+expect_err 'sharding of "y": axis 1 has 0 shards'
+expect_err 'sharding of "w": device 5 is not one of the 2 of the configuration'
+expect 0 "" "$apc" plan "$source_dir/tests/onnx/sharded_unknown.onnx" -q # in a function of the model
+expect_err 'the model has no device configuration "four"'
+expect_err 'configuration "two" has 2 devices, but names 3'
+summary 95
