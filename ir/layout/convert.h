@@ -57,9 +57,10 @@ ConvertTable *convert_table_of_sets(Module *m, const Type *global, MoveCost cost
 /* The layout with the axes of every dimension in ascending order. */
 const Layout *layout_of_sets(Module *m, const Layout *l);
 void convert_table_free(ConvertTable *t);
-/* Costs of the cheapest paths from each of `nfrom` layouts to each of n: out[nfrom][n]; INFINITY if there is none. */
+/* Costs of the cheapest paths from each of `nfrom` layouts to each of n: out[nfrom][n]; INFINITY if there is none.
+ * Paths at `limit` or above may count as none, which is faster. */
 void convert_table_costs(ConvertTable *t, int nfrom, const Layout *const *from, int n, const Layout *const *to,
-                         double *out);
+                         double limit, double *out);
 
 /* Emits the operations of a conversion at level 2; returns the converted value. */
 Val convert_emit(Builder *b, Val v, const Type *global, const Conversion *c);

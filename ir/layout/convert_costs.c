@@ -74,7 +74,7 @@ typedef struct Solving {
     size_t n, cap;
   } queue;        /* states */
   double *wanted; /* by goal, source: 1 if requested, else 0 */
-  double *most;   /* by source: its most expensive goal so far; layouts at that cost or above are not expanded */
+  double *most;   /* by source: its most expensive goal so far, or the limit; layouts at that cost are not expanded */
 } Solving;
 
 /* ---- rows */
@@ -129,12 +129,13 @@ static void wait(Solving *s, int state) {
   *waits = true;
 }
 
-/* Computes `most`; INFINITY while a goal has not been reached. */
+/* Computes `most`: the limit while a goal has not been reached. */
 static void find_most(Solving *s) {
   const Job *j = s->job;
   memset(s->most, 0, sizeof *s->most * (size_t)s->width);
   for (size_t g = 0; g < j->goals.n; g++)
     raise_row(s->most, costs_at(s, j->goals.items[g]), s->wanted + g * (size_t)s->width, s->width);
+  for (int i = 0; i < s->width; i++) s->most[i] = fmin(s->most[i], s->t->limit);
 }
 
 static void follow_moves(Solving *s, int state) {
@@ -268,9 +269,19 @@ static void ask(Asking *x, int source, int n) {
   }
 }
 
+/* Raises the limit; costs that the old one may have hidden are unknown again. */
+static void raise_limit(ConvertTable *t, double limit) {
+  if (limit <= t->limit) return;
+  for (int i = 0; i < t->n; i++)
+    for (size_t k = 0; k < t->states[i].ncosts; k++)
+      if (t->states[i].costs[k] == INFINITY) t->states[i].costs[k] = NAN;
+  t->limit = limit;
+}
+
 void convert_table_costs(ConvertTable *t, int nfrom, const Layout *const *from, int n, const Layout *const *to,
-                         double *out) {
+                         double limit, double *out) {
   Asking x = {.t = t, .arena = arena_new()};
+  raise_limit(t, limit);
   int *sources = ARENA_ARRAY(x.arena, int, nfrom + 1), nsets = 1 << t->m->mesh.naxes;
   x.at = ARENA_ARRAY(x.arena, int, n + 1), x.class = ARENA_ARRAY(x.arena, int, n + 1);
   x.first = ARENA_ARRAY(x.arena, int, nsets);

@@ -73,6 +73,7 @@ struct ConvertTable {
   int *slots; /* states by layout: open addressing, index + 1 */
   size_t nslots;
   int runs, ngoals;
+  double limit; /* a cost of INFINITY means: this or more, or no path */
   /* About all goals so far: */
   struct {
     const Expr *items[MAX_TARGETS];

@@ -142,9 +142,10 @@ double cost_move(void *context, const Module *m, const Type *global, const Move 
 /* Returns the seconds of the cheapest conversion, cached; INFINITY if there is none. */
 double cost_convert(CostModel *c, const Type *global, const Layout *from, const Layout *to);
 
-/* Fills seconds[nfrom][n]: from each of `nfrom` layouts to each of `n`. */
+/* Fills seconds[nfrom][n]: from each of `nfrom` layouts to each of `n`.  Conversions that take `limit` or longer may
+ * count as impossible (INFINITY), which is faster. */
 void cost_convert_all(CostModel *c, const Type *global, int nfrom, const Layout *const *from, int n,
-                      const Layout *const *to, double *seconds);
+                      const Layout *const *to, double limit, double *seconds);
 
 /* Returns the seconds to give all ranks the scalar of coordinate 0 (agreed.h). */
 double cost_agreement(CostModel *c, const Type *scalar);

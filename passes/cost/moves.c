@@ -318,15 +318,15 @@ static ConvertTable *table_for(CostModel *c, const Type *type) {
 }
 
 void cost_convert_all(CostModel *c, const Type *global, int nfrom, const Layout *const *from, int n,
-                      const Layout *const *to, double *seconds) {
-  convert_table_costs(table_for(c, global), nfrom, from, n, to, seconds);
+                      const Layout *const *to, double limit, double *seconds) {
+  convert_table_costs(table_for(c, global), nfrom, from, n, to, c->range ? INFINITY : limit, seconds);
   for (size_t i = 0; c->range && i < (size_t)nfrom * (size_t)n; i++)
     if (seconds[i] == INFINITY) seconds[i] = 0;
 }
 
 double cost_convert(CostModel *c, const Type *global, const Layout *from, const Layout *to) {
   double seconds = 0;
-  if (from != to) cost_convert_all(c, global, 1, &from, 1, &to, &seconds);
+  if (from != to) cost_convert_all(c, global, 1, &from, 1, &to, INFINITY, &seconds);
   return seconds;
 }
 

@@ -492,7 +492,7 @@ static GraphInput bounding_input(Search *s, const Candidate *c, int loose, Arena
   in.whole = s->whole;
   in.symmetry = symmetry;
   in.share = search_share_of_micro_batch(c);
-  bool brief = !in.symmetry && loose != ANY_SHARES;
+  bool brief = !in.symmetry && loose != ANY_SHARES && !s->close;
   if (brief || c->least < c->micro) in.rounds = in.split_rounds = 0, in.whole_work = 0;
   return in;
 }

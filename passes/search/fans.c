@@ -100,9 +100,10 @@ static void list_wanted(Graph *g, const Shared *s, const Classes *c, Wanted *w) 
   }
 }
 
-/* Prices each wanted layout from each of the producer's layouts, or from the cheapest that stands for it: [n][w->n]. */
+/* Prices each wanted layout from each of the producer's layouts, or from the cheapest that stands for it: [n][w->n].
+ * Conversions that take `limit` or longer, and impossible ones, count as `limit`. */
 static void price_on(Graph *g, const Type *type, const Shared *s, int n, const Layout *const *from, const Wanted *w,
-                     double *seconds) {
+                     double limit, double *seconds) {
   Arena *a = arena_new();
   CostModel *cost = g->in.cost;
   Symmetry *exchange = g->in.symmetry;
@@ -114,14 +115,14 @@ static void price_on(Graph *g, const Type *type, const Shared *s, int n, const L
     ends[i] = count;
   }
   double *each = ARENA_ARRAY(a, double, (size_t)n *(size_t)count + 1);
-  cost_convert_all(cost, type, n, from, count, all, each);
+  cost_convert_all(cost, type, n, from, count, all, limit, each);
   for (int f = 0; f < n; f++) {
     const double *row = each + (size_t)f * (size_t)count;
     for (int i = 0, k = 0; i < w->n; i++) {
-      double least = INFINITY;
+      double least = limit;
       for (; k < ends[i]; k++) {
         bool apart = s->joined && all[k] != from[f];
-        least = fmin(least, row[k] + (apart ? cost_apart(cost, g->in.f, s->joined, all[k]) : 0));
+        if (row[k] < limit) least = fmin(least, row[k] + (apart ? cost_apart(cost, g->in.f, s->joined, all[k]) : 0));
       }
       seconds[f * w->n + i] = least;
     }
@@ -129,15 +130,19 @@ static void price_on(Graph *g, const Type *type, const Shared *s, int n, const L
   arena_free(a);
 }
 
+/* A conversion that takes as long makes every plan slower than the known one. */
+static double limit_of(const Graph *g) { return g->slack / fmin(g->in.before, g->in.repeat); }
+
 /* In a bound over several numbers of micro-batches a conversion counts with the largest number (cost_model_for_range).
  * Counting the whole batch (GraphInput.whole) improved no bound that was tried, and doubles the time. */
-static void price_wanted(Graph *g, const Type *type, const Shared *s, const Classes *c, Wanted *w) {
+static void price_wanted(Graph *g, const Type *type, const Shared *s, const Classes *c, double limit, Wanted *w) {
   const int n = c[0].n;
   Arena *a = arena_new();
   const Layout **from = ARENA_ARRAY(a, const Layout *, n + 1);
   w->seconds = ARENA_ARRAY(g->arena, double, n * w->n + 1);
   for (int k = 0; k < n; k++) from[k] = s->producer->results[s->result][c[0].first[k]];
-  if (!solve_watch_work(g->in.watch, work_of_conversion * n * w->n)) price_on(g, type, s, n, from, w, w->seconds);
+  if (!solve_watch_work(g->in.watch, work_of_conversion * n * w->n))
+    price_on(g, type, s, n, from, w, limit, w->seconds);
   bool *once = ARENA_ARRAY(a, bool, w->n + 1);
   for (int i = 0; i < w->n; i++) once[i] = s->producer->read_behind && walk_layout_once(g->in.m, w->to[i]);
   for (int k = 0; k < n; k++) {
@@ -205,7 +210,7 @@ static SolveFactor fan_out_table(Graph *g, const Type *type, const Shared *s) {
     entries *= (size_t)c[i].n;
   }
   list_wanted(g, s, c, &w);
-  price_wanted(g, type, s, c, &w);
+  price_wanted(g, type, s, c, limit_of(g), &w);
   int *seen = ARENA_ARRAY(g->arena, int, w.n + 1);
   double *table = ARENA_ARRAY(g->arena, double, entries);
   const int row = nusers ? classes[nusers] : 1;
@@ -283,7 +288,7 @@ static bool set_tables(Graph *g, const Type *type, const Shared *given, FanTable
   const Classes *c = classes_of_fan(g, s);
   Wanted w;
   list_wanted(g, s, c, &w);
-  price_wanted(g, type, s, c, &w);
+  price_wanted(g, type, s, c, limit_of(g), &w);
   for (int i = 0; i < nusers; i++) classes[i] = c[i + 1].n;
   const Sets *sets = sets_of(g->arena, &(SetInput){.nproducers = c[0].n,
                                                    .nlayouts = w.n,
@@ -318,7 +323,7 @@ static void share_tables(Graph *g, const Type *type, const Shared *s, FanTables 
   const int **maps = ARENA_ARRAY(g->arena, const int *, s->nusers + 1);
   Wanted w;
   list_wanted(g, s, c, &w);
-  price_wanted(g, type, s, c, &w);
+  price_wanted(g, type, s, c, limit_of(g), &w);
   for (int i = 0; i <= s->nusers; i++) classes[i] = c[i].n, maps[i] = c[i].map;
   t->shares = fan_shares_new(g->arena, &(FanSharesInput){.nproducers = c[0].n,
                                                          .nlayouts = w.n,
@@ -345,7 +350,7 @@ static void whole_tables(Graph *g, const Type *type, const Shared *s, FanTables 
   const Classes *c = classes_of_fan(g, s);
   Wanted w;
   list_wanted(g, s, c, &w);
-  price_wanted(g, type, s, c, &w);
+  price_wanted(g, type, s, c, INFINITY, &w);
   t->split = true;
   t->first = graph_row_factor(g, s->producer->n, ARENA_ARRAY(g->arena, double, s->producer->n));
   t->each = ARENA_ARRAY(g->arena, SolveFactor, t->nslots + 1);

@@ -277,9 +277,9 @@ Graph *graph_new(const GraphInput *in, const char **why) {
     arena_free(a);
     return NULL;
   }
-  double slack = in->prune_above < INFINITY ? (in->prune_above - least) * (1 + 1e-9) + 1e-12 : INFINITY;
+  g->slack = in->prune_above < INFINITY ? (in->prune_above - least) * (1 + 1e-9) + 1e-12 : INFINITY;
   for (int c = 0; c < in->shape->nclasses; c++)
-    if (class_followed(g, c) < 0) domain_prune(g->domains[c], slack, a);
+    if (class_followed(g, c) < 0) domain_prune(g->domains[c], g->slack, a);
   start = solve_watch_processor();
   fill(g);
   if (in->report) in->report->graphs++, in->report->tables += solve_watch_processor() - start;

@@ -222,6 +222,7 @@ typedef struct Search {
   bool large;  /* hundreds of candidates, or slow ones */
   bool named;  /* begins with conventional plans, and spends work where the bound is least */
   bool brief;  /* looks for a plan, not a proof */
+  bool close;  /* bounds graphs as closely as it solves them */
 } Search;
 
 /* ---- search.c */

@@ -76,6 +76,7 @@ typedef struct Union {
 struct Graph {
   GraphInput in;
   Arena *arena;
+  double slack;     /* seconds by which the cheapest strategies together are faster than the known plan */
   int *variable;    /* by operation; -1 if none */
   Domain **domains; /* by class of operations */
   FanTables *fans;  /* by class of fan-outs */

@@ -235,8 +235,15 @@ static void try_for_memory(Search *s, const Candidate *c, double bound) {
 /* In a large search, only bubbles of plans that were found are filled. */
 static bool filled_later(const Search *s, const Candidate *c) { return search_fills(s, c) && s->large; }
 
+/* True if all n orders of a candidate are worth one close bound, after which mostly none has to be solved.  Of long
+ * steps it would cost too much. */
+static bool is_bounded_closely(const Search *s, const Candidate *c, size_t n) {
+  const size_t many = 3;
+  return s->named && n >= many && c->naxes > 2 && c->least == c->micro && !func_has_gradients(s->f);
+}
+
 /* Bounds all orders of the first axes of candidate `first`, if it is the first of these orders; a single order only if
- * `all`. */
+ * `all`.  After a close bound, orders are not bounded in groups. */
 static void bound_orders(Search *s, size_t first, int loose, bool all) {
   Candidate *c = &s->run.candidates.items[first];
   size_t n = 1;
@@ -246,9 +253,13 @@ static void bound_orders(Search *s, size_t first, int loose, bool all) {
   if (said_mesh(s->said)) return; /* lines name single axes */
   if (alike || filled_later(s, c) || s->run.best == s->run.alone || is_hopeless(s, c->bound) || s->watch.expired)
     return;
+  const bool brief = s->brief;
+  s->close = all && is_bounded_closely(s, c, n);
+  s->brief &= !s->close;
   double bound = bound_mesh(s, c, loose, search_best_time(s));
-  for (size_t i = 0; i < n; i++) c[i].bound = fmax(c[i].bound, bound), c[i].bounded = loose;
+  for (size_t i = 0; i < n; i++) c[i].bound = fmax(c[i].bound, bound), c[i].bounded = s->close ? 1 : loose;
   for (size_t i = 0; i < n; i++) lift_micro_batches(s, &c[i], bound);
+  s->brief = brief, s->close = false;
 }
 
 /* Splits the range of micro-batches of the first remaining candidate and all its orders in two. */
@@ -295,6 +306,24 @@ static bool solves_at_once(Search *s, const Candidate *c) {
   return true;
 }
 
+/* Moves the candidate with the least bound to the front, of those that a graph has bounded and that have fewer axes
+ * than the first remaining one; false if there is none, or if it is hardly better than the plan.  Its graph is far
+ * smaller than that of the first one, which a better plan makes smaller as well. */
+static bool brings_forward(Search *s, size_t left) {
+  Candidate *items = s->run.candidates.items;
+  size_t best = left;
+  if (items[left].bounded <= items[left].naxes) return false;
+  for (size_t i = left + 1; i < s->run.candidates.n; i++) {
+    bool smaller = items[i].bounded <= items[i].naxes && items[i].naxes < items[left].naxes;
+    if (smaller && (best == left || items[i].bound < items[best].bound)) best = i;
+  }
+  const Candidate first = items[best];
+  if (best == left || !solves_at_once(s, &first)) return false;
+  memmove(items + left + 1, items + left, sizeof *items * (best - left));
+  items[left] = first;
+  return true;
+}
+
 /* Spends work where the bound is least.  The first remaining candidate is weighed, together with all its orders.  If
  * its range of micro-batches is wide, the range is halved and each half is weighed again.  A narrow range gets a bound
  * by a graph: first with all orders, then with fewer micro-batches, then with fewer orders, until one of each is left
@@ -308,13 +337,15 @@ static void bound_first(Search *s, size_t left) {
     int loose = first ? c.naxes : c.bounded - 1;
     bool range = first ? wide : c.least < c.micro, orders = first || loose > 1;
     if (filled_later(s, &c) || is_hopeless(s, c.bound) || !(range || orders) || solves_at_once(s, &c)) break;
+    if (brings_forward(s, left)) break;
     if (!c.weighed && (wide || func_has_gradients(s->f))) { /* without a range, a graph of one batch is solved fast */
       weigh_first(s, left);
     } else if (range) {
       halve_first(s, left);
     } else {
+      Candidate *bounded = &s->run.candidates.items[left];
       bound_orders(s, left, loose, first);
-      s->run.candidates.items[left].bounded = loose;
+      if (bounded->bounded > loose) bounded->bounded = loose;
     }
     sort_candidates(s, left);
   }

@@ -192,6 +192,26 @@ static void check_pair(Guard *g, const Whole *whole, const Layout *from, const L
   arena_free(scratch);
 }
 
+/* A table with a limit gives the same costs below it and none at it or above, also after the limit has risen. */
+static void check_limits(Guard *g, int n, const Layout *const *all, const double *whole) {
+  Module *m = g->p.m;
+  Arena *scratch = arena_new();
+  double *some = ARENA_ARRAY(scratch, double, n *n), limits[] = {0, 0, INFINITY};
+  ConvertTable *t = convert_table_new(m, g->global, move_cost_bytes, NULL);
+  for (int i = 0; i < n * n; i++) limits[1] += whole[i] < INFINITY ? whole[i] / (n * n) : 0; /* about the mean */
+  for (int k = 0; k < 3; k++) {
+    convert_table_costs(t, n, all, n, all, limits[k], some);
+    for (int i = 0; i < n * n; i++) {
+      double expect = whole[i] < limits[k] || i / n == i % n ? whole[i] : INFINITY;
+      if (some[i] == expect) continue;
+      report(g, module_func(m, "shape"), all[i / n], all[i % n],
+             arena_printf(scratch, "costs %.17g, below %.17g %.17g", whole[i], limits[k], some[i]));
+    }
+  }
+  convert_table_free(t);
+  arena_free(scratch);
+}
+
 /* A table of costs of conversions to one layout equals a search for each.  For several goals no cost is higher, as an
  * exchange may lead to the cut of another goal, nor with unordered axes. */
 static void check_costs(Guard *g) {
@@ -204,12 +224,12 @@ static void check_costs(Guard *g) {
   ConvertTable *joint = convert_table_new(m, g->global, move_cost_bytes, NULL),
                *loose = convert_table_of_sets(m, g->global, move_cost_bytes, NULL);
   for (int i = 0; i < n; i++) sets[i] = layout_of_sets(m, all[i]);
-  convert_table_costs(joint, n, all, n, all, of_all);
-  convert_table_costs(joint, 1, all, n, all, of_all); /* known already */
-  convert_table_costs(loose, n, sets, n, sets, of_sets);
+  convert_table_costs(joint, n, all, n, all, INFINITY, of_all);
+  convert_table_costs(joint, 1, all, n, all, INFINITY, of_all); /* known already */
+  convert_table_costs(loose, n, sets, n, sets, INFINITY, of_sets);
   for (int k = 0; k < n; k++) {
     ConvertTable *one = convert_table_new(m, g->global, move_cost_bytes, NULL);
-    convert_table_costs(one, n, all, 1, &all[k], of_one);
+    convert_table_costs(one, n, all, 1, &all[k], INFINITY, of_one);
     convert_table_free(one);
     for (int i = 0; i < n; i++) {
       Conversion c;
@@ -220,6 +240,7 @@ static void check_costs(Guard *g) {
              arena_printf(scratch, "costs %.17g, in tables %.17g, %.17g, %.17g", cost, of_one[i], joined, unordered));
     }
   }
+  check_limits(g, n, all, of_all);
   convert_table_free(joint);
   convert_table_free(loose);
   arena_free(scratch);
