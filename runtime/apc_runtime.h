@@ -8,7 +8,7 @@
  *     fprintf(stderr, "%s\n", apc_error(model));
  *   apc_close(model);
  *
- * Link with libapcrt.a -lz -ljansson -lpthread -ldl -lm.
+ * Link with libapcrt.so, or with libapcrt.a -lz -ljansson -lpthread -ldl -lm.
  *
  * The model runs in rank processes of its own.  The first apc_run starts them from the compiled program; apc_close ends
  * them, and so does the end of this process for whatever reason.  They keep the weights and the states (KV caches)
@@ -23,6 +23,11 @@
  * A function that does not return APC_OK leaves an explanation of one line in apc_error (apc_launch_error for an
  * ApcLaunch).  After APC_FAILED, APC_LATE or APC_UNSUPPORTED from apc_run the ranks are gone; the next apc_run starts
  * new ones, with initial states.
+ *
+ * Stable: within one SONAME (libapcrt.so.0), the functions, structs and numbers of this header keep their meaning and
+ * layout; settings and figures that come later get functions of their own, whose symbols have the version that
+ * introduced them (APC_0.1).  The last part, for generated programs, may change in any version: a generated program
+ * contains the runtime that it needs.  A program of another version of apc is refused by apc_load.
  */
 #ifndef APC_RUNTIME_H
 #define APC_RUNTIME_H
@@ -34,6 +39,12 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+#pragma GCC visibility push(default)
+
+/* Return the version of the library, as "0.1.0", and as a number: 10000 major + 100 minor + patch. */
+const char *apc_version(void);
+int apc_version_number(void);
 
 /* Statuses; the numbers are the exit codes of compiled programs. */
 typedef enum ApcStatus {
@@ -263,6 +274,8 @@ const char *apc_launch_warning(const ApcLaunch *launch);
 int apc_launch_tells(const ApcLaunch *launch);
 /* Ends the launch: rank 0 ends the others with exit code `code`; after an error any rank ends all.  NULL is allowed. */
 void apc_launch_close(ApcLaunch *launch, int code);
+
+#pragma GCC visibility pop
 
 #ifdef __cplusplus
 }

@@ -40,9 +40,21 @@ target_link_options(apcrt-stub PRIVATE -Wl,--dynamic-list=${CMAKE_SOURCE_DIR}/ru
 set_target_properties(apcrt-stub PROPERTIES LINK_DEPENDS ${CMAKE_SOURCE_DIR}/runtime/stub/threads.list APC_ALONE ON)
 target_link_libraries(apcrt-stub PRIVATE apc_warnings apc_runtime apc_base)
 
-# The library for programs that embed the runtime (apc_runtime.h).  ${apc_link} lists the other libraries to link, also
-# in apc.pc and apcConfig.cmake.
+# The library for programs that embed the runtime (apc_runtime.h), static and shared.  ${apc_link} lists the other
+# libraries to link with the static one, also in apc.pc and apcConfig.cmake.  The shared one exports the functions of the
+# header and nothing else (runtime/apcrt.map; test embed).  Its SONAME has the major version.
 set(apc_link -lz -ljansson -lpthread -ldl -lm)
-add_library(apcrt STATIC $<TARGET_OBJECTS:apc_runtime> $<TARGET_OBJECTS:apc_program> $<TARGET_OBJECTS:apc_base> ${secret_object})
-set_target_properties(apcrt PROPERTIES LINKER_LANGUAGE C)
-add_dependencies(apcrt apc_runtime apc_program apc_base)
+set(apcrt_objects $<TARGET_OBJECTS:apc_runtime> $<TARGET_OBJECTS:apc_program> $<TARGET_OBJECTS:apc_base> ${secret_object})
+add_library(apcrt STATIC ${apcrt_objects})
+add_library(apcrt_shared SHARED ${apcrt_objects})
+foreach(library apcrt apcrt_shared)
+  set_target_properties(${library} PROPERTIES LINKER_LANGUAGE C OUTPUT_NAME apcrt)
+  add_dependencies(${library} apc_runtime apc_program apc_base)
+endforeach()
+set_target_properties(apcrt_shared PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}
+                      LINK_DEPENDS ${CMAKE_SOURCE_DIR}/runtime/apcrt.map)
+target_link_options(apcrt_shared PRIVATE -Wl,--version-script=${CMAKE_SOURCE_DIR}/runtime/apcrt.map)
+if(NOT APC_SANITIZE) # the sanitizers' functions come with the program
+  target_link_options(apcrt_shared PRIVATE -Wl,-z,defs)
+endif()
+target_link_libraries(apcrt_shared PRIVATE ${apc_libraries} Threads::Threads dl m)

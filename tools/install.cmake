@@ -3,12 +3,12 @@
 include(CMakePackageConfigHelpers)
 
 # A partial build (demo.sh) lacks some of these files: missing and outdated ones are built first.
-add_custom_target(installed DEPENDS apc apc-opt apcrt-stub apcrt apc-documents)
+add_custom_target(installed DEPENDS apc apc-opt apcrt-stub apcrt apcrt_shared apc-documents)
 install(CODE "execute_process(COMMAND \"${CMAKE_COMMAND}\" --build \"${CMAKE_BINARY_DIR}\" --target installed COMMAND_ERROR_IS_FATAL ANY)")
 
 install(TARGETS apc apc-opt DESTINATION ${CMAKE_INSTALL_BINDIR})
 install(TARGETS apcrt-stub DESTINATION ${CMAKE_INSTALL_LIBDIR}/apc)
-install(TARGETS apcrt ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(TARGETS apcrt apcrt_shared ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(FILES runtime/apc_runtime.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 
 set(share ${CMAKE_BINARY_DIR}/share)

@@ -12,6 +12,15 @@ export TMPDIR="$dir"
 grep -q '^y: 12 begins with .*; 2 ranks' "$dir/said"
 "$dir/embed" /dev/null 2>"$dir/said" && exit 1
 grep -q 'error: /dev/null is not a regular file' "$dir/said"
+# libapcrt.so exports the functions of the header, and nothing else
+sed 's|/\*.*\*/||; /\/\*/,/\*\//d' runtime/apc_runtime.h | grep -o '\bapc_[a-z0-9_]*(' | tr -d '(' | sort -u >"$dir/declared"
+nm -D --defined-only "$build/libapcrt.so" | awk '$2 == "T" { sub(/@.*/, "", $3); print $3 }' | sort -u >"$dir/exported"
+test "$(wc -l <"$dir/exported")" -gt 40
+diff "$dir/declared" "$dir/exported"
+if nm -D --defined-only "$build/libapcrt.so" | grep -v ' A APC_0' | grep -v '@@APC_0\.[0-9]*$'; then exit 1; fi
+readelf -d "$build/libapcrt.so" | grep -q 'SONAME.*\[libapcrt.so.0\]'
+"$cc" $flag -Wall -Wextra -Werror -I runtime examples/embed.c "$build/libapcrt.so" -Wl,-rpath,"$build" -o "$dir/shared"
+"$dir/shared" "$dir/program" | grep -q '^y: 12 begins with .*; 2 ranks'
 if command -v c++ >/dev/null; then
   printf '#include "apc_runtime.h"\nint main() { ApcModel *m; return apc_load("x", nullptr, &m); }\n' >"$dir/x.cc"
   c++ -std=c++11 -Wall -Wextra -Werror -pedantic -I runtime -fsyntax-only "$dir/x.cc"

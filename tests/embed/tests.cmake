@@ -4,4 +4,4 @@ add_executable(embed_program ${CMAKE_CURRENT_LIST_DIR}/program.c)
 target_link_libraries(embed_program PRIVATE apc_warnings apc_runtime apc_base)
 set_target_properties(embed_program PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
 apc_test(NAME embed COMMAND ${CMAKE_CURRENT_LIST_DIR}/run.sh ${CMAKE_BINARY_DIR} ${CMAKE_C_COMPILER} -fsanitize=${APC_SANITIZE}
-         NEEDS embed_program)
+         NEEDS embed_program apcrt_shared)

@@ -15,7 +15,7 @@ if [ "${4:-}" != hidden ]; then
   ninja -C "$build" -t query installed | tr -d ' |' >"$dir/built"
   ! grep -qx apc-documents "$dir/built" || ninja -C "$build" -t query apc-documents | tr -d ' |' >>"$dir/built"
   for f in $(grep -A 5 'file(INSTALL' "$build/cmake_install.cmake" | grep -o "\"$build/[^\"]*" | sed "s|^\"$build/||" | grep -vE '^apc(\.pc|Config.*)$' | sort -u); do
-    grep -qxF "$f" "$dir/built" || { echo "installing does not build $f"; exit 1; }
+    grep -qxF -e "$f" -e "${f%.so.*}.so" "$dir/built" || { echo "installing does not build $f"; exit 1; }
   done
   mv "$dir/first" "$dir/prefix"
   cp "$0" "$dir/run.sh"
@@ -57,8 +57,14 @@ pc=$(find "$prefix" -name apc.pc)
 PKG_CONFIG_PATH=$(dirname "$pc")
 # shellcheck disable=SC2046,SC2086
 "$cc" $flag -Wall -Wextra -Werror "$prefix/share/doc/apc/examples/embed.c" $(pkg-config --cflags --libs apc) -o embed
-./embed ./model | tee said
+lib=$(pkg-config --variable=libdir apc)
+env -u LD_LIBRARY_PATH ./embed ./model 2>said || true
+grep -q 'libapcrt.so.0' said || fail "embed.c is not linked with libapcrt.so.0"
+LD_LIBRARY_PATH=$lib ./embed ./model | tee said
 grep -q '^y: 12 .*; 2 ranks' said || fail "embed.c through pkg-config"
+# shellcheck disable=SC2046,SC2086
+"$cc" $flag "$prefix/share/doc/apc/examples/embed.c" $(pkg-config --static --cflags --libs apc | sed 's/-lapcrt/-l:libapcrt.a/') -o static
+env -u LD_LIBRARY_PATH ./static ./model | grep -q '; 2 ranks' || fail "embed.c with libapcrt.a"
 
 # and through CMake
 mkdir project
@@ -70,9 +76,15 @@ add_executable(embed "$prefix/share/doc/apc/examples/embed.c")
 target_compile_options(embed PRIVATE $flag)
 target_link_options(embed PRIVATE $flag)
 target_link_libraries(embed PRIVATE apc::runtime)
+add_executable(embed_shared "$prefix/share/doc/apc/examples/embed.c")
+target_compile_options(embed_shared PRIVATE $flag)
+target_link_options(embed_shared PRIVATE $flag)
+target_link_libraries(embed_shared PRIVATE apc::runtime_shared)
 add_custom_command(OUTPUT model COMMAND \${APC_COMPILER} "$mlp" -q -D d=16 -D hidden=32 -D layers=2 --dim batch=12 --target cpux2 -o model VERBATIM)
 add_custom_target(model_program ALL DEPENDS model)
 CMAKE
 env -u CMAKE_C_COMPILER_LAUNCHER cmake -S project -B project/build -DCMAKE_C_COMPILER="$cc" -DCMAKE_PREFIX_PATH="$prefix" >log && cmake --build project/build >>log || { cat log; fail "find_package(apc)"; }
-project/build/embed project/build/model | grep -q '; 2 ranks' || fail "embed.c through find_package"
+for p in embed embed_shared; do
+  project/build/$p project/build/model | grep -q '; 2 ranks' || fail "$p through find_package"
+done
 echo ok

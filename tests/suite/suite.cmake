@@ -16,7 +16,7 @@ set_target_properties(suite_cost PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BIN
 
 # Targets to build before any test of a run can start; the programs of its tests are added to it.
 foreach(run fast sanitizers threads)
-  add_custom_target(tests-${run} DEPENDS suite_cost apc apc-opt apcrt-stub apcrt)
+  add_custom_target(tests-${run} DEPENDS suite_cost apc apc-opt apcrt-stub apcrt apcrt_shared)
 endforeach()
 
 set(table ${CMAKE_CURRENT_LIST_DIR}/table.txt)
