@@ -46,7 +46,7 @@ extern "C" {
 const char *apc_version(void);
 int apc_version_number(void);
 
-/* Statuses; the numbers are the exit codes of compiled programs. */
+/* Statuses; the numbers except APC_PENDING are the exit codes of compiled programs. */
 typedef enum ApcStatus {
   APC_OK = 0,
   APC_BAD_INPUT = 1,   /* a file, a tensor or a shape is wrong */
@@ -54,7 +54,8 @@ typedef enum ApcStatus {
   APC_UNSUPPORTED = 5, /* a library or CPU instruction set is missing, or a feature is not built yet */
   APC_FAILED = 6,      /* a rank died, or there is no memory */
   APC_LATE = 7,        /* a rank made no progress for the time-out */
-  APC_INTERNAL = 70    /* a bug in apc */
+  APC_INTERNAL = 70,   /* a bug in apc */
+  APC_PENDING = 100    /* apc_wait: the request still runs; no error, and no exit code */
 } ApcStatus;
 
 /* Element types; bool is one byte, 0 or 1. */
@@ -145,11 +146,43 @@ ApcStatus apc_bind_inputs_file(ApcModel *model, const char *path);
  * negative. */
 ApcStatus apc_bind_dim(ApcModel *model, const char *symbol, int64_t size);
 
+/* Makes each result of `output` the value of `input` in the next request: a cache that one request returns and the next
+ * one takes.  The first request takes the value that is bound to the input.  output NULL ends this.  Each successful
+ * apc_run, apc_run_again or apc_wait of an entry that has the output binds the input, in place of an earlier binding;
+ * a later apc_bind_input replaces that for one request.  After a request that failed or was cancelled the input has the
+ * value that this request took.  apc_reset does not change it.
+ * Cost: the next request copies the values once, within the memory shared with the ranks, and twice if the places of
+ * its inputs overlap the old place of the output, as may happen when sizes change.  APC_USAGE if there is no such
+ * input or output in any entry; APC_BAD_INPUT if their types differ; APC_UNSUPPORTED with the ranks of a launcher. */
+ApcStatus apc_feed_input(ApcModel *model, const char *input, const char *output);
+
+/* Binds an output to memory of the caller, which has room for `bytes`; NULL ends the binding.  Every apc_run,
+ * apc_run_again and apc_wait that returns APC_OK has copied the result there, C-contiguous; after any other status the
+ * memory is unchanged.  apc_output_shape reports the size, which may be less than `bytes`.  The memory may be that of a
+ * bound input, since inputs are copied before the request starts.  APC_USAGE if no entry has such an output;
+ * APC_BAD_INPUT if its type differs, and from apc_run, before anything runs, if the result would not fit. */
+ApcStatus apc_bind_output(ApcModel *model, const char *name, ApcType type, void *data, size_t bytes);
+
+/* Sets the threads of each rank; 0, as initially: the usable CPUs divided by the ranks, at least 1.  APC_USAGE if the
+ * number is negative or above 65536, if ranks run already, or with the ranks of a launcher. */
+ApcStatus apc_set_threads(ApcModel *model, int threads);
+
 /* ---- running */
 
 /* Runs an entry (NULL: the selected one) with the bound inputs; returns when all outputs are ready.  Starts the ranks
  * if none run.  APC_BAD_INPUT if an input is missing or does not fit. */
 ApcStatus apc_run(ApcModel *model, const char *entry);
+/* apc_submit starts a request as apc_run does, and returns once the inputs are copied.  Until apc_wait or apc_cancel
+ * ends the request, every other function that returns an ApcStatus refuses the model with APC_USAGE; apc_close ends
+ * the ranks at once.  APC_UNSUPPORTED with the ranks of a launcher.
+ * apc_wait waits at most timeout_ms (negative: without limit; 0: not at all).  APC_PENDING if the request still runs;
+ * else it has ended, and the status is that of apc_run.  APC_USAGE if no request was submitted, or it has ended before.
+ * apc_cancel ends the request and its ranks without waiting for them to finish, in some tens of milliseconds.  The next
+ * request starts new ranks, which load the weights again, with initial states; bindings stay.  APC_USAGE as apc_wait.
+ * All three are for the one thread that uses the model: to cancel from outside, let that thread wait in short steps. */
+ApcStatus apc_submit(ApcModel *model, const char *entry);
+ApcStatus apc_wait(ApcModel *model, int timeout_ms);
+ApcStatus apc_cancel(ApcModel *model);
 /* Runs the last entry again with the inputs of the last apc_run, without copying them (for measurements). */
 ApcStatus apc_run_again(ApcModel *model);
 /* Returns 1 if, at the end of the last request, ApcLaunchOptions.asked was set in any rank of the launcher; else 0. */

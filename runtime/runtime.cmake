@@ -41,8 +41,8 @@ set_target_properties(apcrt-stub PROPERTIES LINK_DEPENDS ${CMAKE_SOURCE_DIR}/run
 target_link_libraries(apcrt-stub PRIVATE apc_warnings apc_runtime apc_base)
 
 # The library for programs that embed the runtime (apc_runtime.h), static and shared.  ${apc_link} lists the other
-# libraries to link with the static one, also in apc.pc and apcConfig.cmake.  The shared one exports the functions of the
-# header and nothing else (runtime/apcrt.map; test embed).  Its SONAME has the major version.
+# libraries to link with the static one, also in apc.pc and apcConfig.cmake.  The shared one exports the functions of
+# the header and nothing else (runtime/apcrt.map; test embed).  Its SONAME has the major version.
 set(apc_link -lz -ljansson -lpthread -ldl -lm)
 set(apcrt_objects $<TARGET_OBJECTS:apc_runtime> $<TARGET_OBJECTS:apc_program> $<TARGET_OBJECTS:apc_base> ${secret_object})
 add_library(apcrt STATIC ${apcrt_objects})

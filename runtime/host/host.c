@@ -44,7 +44,8 @@ bool host_begin(ApcModel *m) {
   }
   if (!usable(m)) return false;
   m->error = (RtError){0};
-  return true;
+  if (m->submitted) rt_error(&m->error, RT_USAGE, "a request runs; end it with apc_wait or apc_cancel");
+  return !m->submitted;
 }
 
 static ApcStatus not_loaded(ApcModel *m) { return (ApcStatus)rt_exit_code(m->error.status); }
@@ -120,6 +121,7 @@ void apc_close(ApcModel *m) {
   else session_forget(m->session);
   for (size_t i = 0; i < m->n_bound; i++) unbind(&m->bound[i]);
   free(m->bound);
+  host_outputs_free(m);
   request_layout_free(&m->layout);
   close_files(m);
   free(m->path);
@@ -222,14 +224,14 @@ void host_suggest(const Program *p, uint32_t first, uint32_t n, const char *name
 }
 
 /* True if it is an input of any entry, at *port. */
-static bool is_input(const Program *p, const char *name, uint32_t *port) {
-  for (uint32_t e = 0; e < p->n_entries; e++)
-    for (uint32_t i = p->entries[e].inputs; i < p->entries[e].inputs + p->entries[e].n_inputs; i++)
-      if (strcmp(program_text(p, p->ports[i].name), name) == 0) {
-        *port = i;
-        return true;
-      }
-  return false;
+uint32_t host_find_port(const Program *p, const char *name, bool output) {
+  for (uint32_t e = 0; e < p->n_entries; e++) {
+    uint32_t first = output ? p->entries[e].outputs : p->entries[e].inputs;
+    uint32_t n = output ? p->entries[e].n_outputs : p->entries[e].n_inputs;
+    for (uint32_t i = first; i < first + n; i++)
+      if (strcmp(program_text(p, p->ports[i].name), name) == 0) return i;
+  }
+  return PROGRAM_NONE;
 }
 
 static Bound *find_bound(const ApcModel *m, const char *name) {
@@ -243,8 +245,8 @@ Bound *host_bound(const ApcModel *m, const char *name) { return find_bound(m, na
 static ApcStatus find_input(ApcModel *m, const char *name, DType *type) {
   const Program *p = &m->artifact.program;
   char hint[300];
-  uint32_t port;
-  if (is_input(p, name, &port)) return *type = (DType)p->ports[port].dtype, APC_OK;
+  uint32_t port = host_find_port(p, name, false);
+  if (port != PROGRAM_NONE) return *type = (DType)p->ports[port].dtype, APC_OK;
   host_suggest(p, selected(m)->inputs, selected(m)->n_inputs, name, hint, sizeof hint);
   return host_error(m, RT_USAGE, "there is no input '%s'%s", name, hint);
 }
@@ -409,6 +411,7 @@ static RtStatus start(ApcModel *m) {
                             .world = apc_ranks(m),
                             .timeout_ms = m->timeout_ms,
                             .hands_on = m->hands_on,
+                            .threads = m->threads,
                             .step_text = step_text,
                             .step_context = &m->artifact.program};
   char *text = param_files_text(m->files);
@@ -439,6 +442,16 @@ static RtStatus end(ApcModel *m, RtStatus status) {
   return status;
 }
 
+/* Gives the ranks of the session a request, without waiting. */
+static RtStatus send(ApcModel *m, const RequestHead *head, const int64_t *symbols, const RequestFile *file) {
+  char payload[sizeof *head + PROGRAM_MAX_SYMBOLS * sizeof *symbols + sizeof *file];
+  size_t n = sizeof *head, values = sizeof *symbols * head->n_symbols;
+  memcpy(payload, head, sizeof *head);
+  if (values) memcpy(payload + n, symbols, values), n += values;
+  if (file) memcpy(payload + n, file, sizeof *file), n += sizeof *file;
+  return session_run(m->session, payload, n, &m->error);
+}
+
 static RtStatus ask(ApcModel *m, RequestKind kind, uint32_t entry, const int64_t *symbols, uint32_t n_symbols,
                     const RequestFile *file) {
   RequestHead head = {(uint32_t)kind, entry, n_symbols, m->requests++};
@@ -448,12 +461,7 @@ static RtStatus ask(ApcModel *m, RequestKind kind, uint32_t entry, const int64_t
     m->inputs_new = false;
     return launched_run(m->launched, &head, symbols, kind == REQUEST_RUN ? &m->layout : NULL, inputs, &m->error);
   }
-  char payload[sizeof head + PROGRAM_MAX_SYMBOLS * sizeof *symbols + sizeof *file];
-  size_t n = 0;
-  memcpy(payload, &head, sizeof head), n += sizeof head;
-  if (n_symbols) memcpy(payload + n, symbols, sizeof *symbols * n_symbols), n += sizeof *symbols * n_symbols;
-  if (file) memcpy(payload + n, file, sizeof *file), n += sizeof *file;
-  RtStatus status = session_run(m->session, payload, n, &m->error);
+  RtStatus status = send(m, &head, symbols, file);
   if (!status) status = session_wait(m->session, &m->error);
   return end(m, status);
 }
@@ -464,13 +472,16 @@ RtStatus host_request_file(ApcModel *m, RequestKind kind, uint32_t entry, const 
   return status ? status : ask(m, kind, entry, symbols, m->artifact.program.n_symbols, file);
 }
 
+static void count_run(ApcModel *m) {
+  if (!m->profile.on) return;
+  m->profile.asked_s += host_now() - m->begun_s;
+  host_record_stale(m);
+}
+
 RtStatus host_request(ApcModel *m, RequestKind kind, uint32_t entry, const int64_t *symbols, uint32_t n_symbols) {
-  double begin = host_now();
+  m->begun_s = host_now();
   RtStatus status = ask(m, kind, entry, symbols, n_symbols, NULL);
-  if (kind == REQUEST_RUN && m->profile.on) {
-    m->profile.asked_s += host_now() - begin;
-    host_record_stale(m);
-  }
+  if (kind == REQUEST_RUN) count_run(m);
   return status;
 }
 
@@ -488,8 +499,8 @@ static RtStatus lay_out(ApcModel *m, uint32_t entry) {
   return RT_OK;
 }
 
-ApcStatus apc_run(ApcModel *m, const char *entry) {
-  if (!host_begin(m)) return not_loaded(m);
+/* Checks the request and copies its inputs to where the ranks read them. */
+static RtStatus prepare(ApcModel *m, const char *entry) {
   uint32_t which = m->entry;
   RtStatus status = entry ? host_find_entry(m, entry, &which) : RT_OK;
   if (!status) status = all_bound(m, which);
@@ -497,24 +508,87 @@ ApcStatus apc_run(ApcModel *m, const char *entry) {
   if (!status) status = host_check_sizes(m, which);
   if (!status) status = host_check_values(m, which);
   if (!status) status = lay_out(m, which);
+  if (!status) status = host_outputs_check(m, which);
   if (!status) status = start(m);
   if (!status) status = host_record_begin(m);
   if (!status) status = host_inputs_place(m, which);
   m->ran_entry = which;
-  if (!status) status = host_request(m, REQUEST_RUN, which, m->symbols, m->artifact.program.n_symbols);
+  return status;
+}
+
+/* Ends a request: delivers its results, or drops its layout. */
+static ApcStatus finish(ApcModel *m, RtStatus status) {
+  if (!status) status = host_outputs_deliver(m);
   if (status) request_layout_free(&m->layout);
   return host_status(m, status);
 }
 
-static RtStatus has_run(ApcModel *m) {
+ApcStatus apc_run(ApcModel *m, const char *entry) {
+  if (!host_begin(m)) return not_loaded(m);
+  RtStatus status = prepare(m, entry);
+  if (!status) status = host_request(m, REQUEST_RUN, m->ran_entry, m->symbols, m->artifact.program.n_symbols);
+  return finish(m, status);
+}
+
+ApcStatus apc_submit(ApcModel *m, const char *entry) {
+  if (!host_begin(m)) return not_loaded(m);
+  if (m->launched) return host_error(m, RT_UNSUPPORTED, "apc_submit is not available with the ranks of a launcher");
+  RtStatus status = prepare(m, entry);
+  if (status) return finish(m, status);
+  RequestHead head = {REQUEST_RUN, m->ran_entry, m->artifact.program.n_symbols, m->requests++};
+  m->begun_s = host_now();
+  status = end(m, send(m, &head, m->symbols, NULL));
+  m->submitted = !status;
+  return status ? finish(m, status) : APC_OK;
+}
+
+/* Begins a call that ends a submitted request. */
+static bool has_submitted(ApcModel *m) {
+  bool submitted = m->submitted;
+  m->submitted = false;
+  if (!host_begin(m)) return m->submitted = submitted, false;
+  if (!submitted) rt_error(&m->error, RT_USAGE, "no request runs; apc_submit starts one");
+  return m->submitted = submitted;
+}
+
+ApcStatus apc_wait(ApcModel *m, int timeout_ms) {
+  if (!has_submitted(m)) return not_loaded(m);
+  bool done = true;
+  RtStatus status =
+      timeout_ms < 0 ? session_wait(m->session, &m->error) : session_wait_for(m->session, timeout_ms, &done, &m->error);
+  if (!status && !done) return APC_PENDING;
+  m->submitted = false;
+  status = end(m, status);
+  count_run(m);
+  return finish(m, status);
+}
+
+ApcStatus apc_cancel(ApcModel *m) {
+  if (!has_submitted(m)) return not_loaded(m);
+  m->submitted = false;
+  end(m, RT_ABORTED);
+  return APC_OK;
+}
+
+ApcStatus apc_set_threads(ApcModel *m, int threads) {
+  if (!host_begin(m)) return not_loaded(m);
+  if (threads < 0 || threads > 1 << 16)
+    return host_error(m, RT_USAGE, "%d threads; 0 to %d are allowed", threads, 1 << 16);
+  if (m->session || m->launched) return host_error(m, RT_USAGE, "the ranks run already; set their threads before");
+  m->threads = threads;
+  return APC_OK;
+}
+
+RtStatus host_has_run(ApcModel *m) {
   return m->layout.bytes ? RT_OK : rt_error(&m->error, RT_USAGE, "nothing has run yet");
 }
 
 ApcStatus apc_run_again(ApcModel *m) {
   if (!host_begin(m)) return not_loaded(m);
-  RtStatus status = has_run(m);
-  if (!status) status = host_request(m, REQUEST_RUN, m->ran_entry, m->symbols, m->artifact.program.n_symbols);
-  return host_status(m, status);
+  RtStatus status = host_has_run(m);
+  if (!status) status = host_outputs_check(m, m->ran_entry);
+  if (status) return host_status(m, status);
+  return finish(m, host_request(m, REQUEST_RUN, m->ran_entry, m->symbols, m->artifact.program.n_symbols));
 }
 
 int apc_asked(const ApcModel *m) { return usable(m) && m->launched && launched_asked(m->launched); }
@@ -536,7 +610,7 @@ ApcStatus apc_back(ApcModel *m) { return ask_of_states(m, REQUEST_BACK); }
 ApcStatus apc_not_finite(ApcModel *m, const char **name) {
   if (!host_begin(m)) return not_loaded(m);
   *name = NULL;
-  if (has_run(m)) return host_status(m, m->error.status);
+  if (host_has_run(m)) return host_status(m, m->error.status);
   ApcStatus status = ask_of_states(m, REQUEST_LOOK);
   const Program *p = &m->artifact.program;
   uint64_t first = UINT64_MAX;
@@ -548,64 +622,11 @@ ApcStatus apc_not_finite(ApcModel *m, const char **name) {
   return status;
 }
 
-/* ---- outputs */
-
-int host_output(ApcModel *m, const char *name) {
-  const Program *p = &m->artifact.program;
-  const ProgramEntry *e = &p->entries[m->ran_entry];
-  char hint[300];
-  if (has_run(m)) return -1;
-  for (uint32_t i = 0; i < e->n_outputs; i++)
-    if (strcmp(program_text(p, p->ports[e->outputs + i].name), name) == 0) return (int)(e->n_inputs + i);
-  host_suggest(p, e->outputs, e->n_outputs, name, hint, sizeof hint);
-  rt_error(&m->error, RT_USAGE, "there is no output '%s'%s", name, hint);
-  return -1;
-}
-
-ApcStatus apc_output_shape(ApcModel *m, const char *name, int *rank, int64_t dims[APC_MAX_RANK], size_t *bytes) {
-  if (!host_begin(m)) return not_loaded(m);
-  int i = host_output(m, name);
-  if (i < 0) return host_status(m, m->error.status);
-  *rank = m->layout.shapes[i].rank;
-  memcpy(dims, m->layout.shapes[i].dims, sizeof *dims * APC_MAX_RANK);
-  *bytes = m->layout.sizes[i];
-  return APC_OK;
-}
-
-ApcStatus apc_output_data(ApcModel *m, const char *name, const void **data) {
-  if (!host_begin(m)) return not_loaded(m);
-  int i = host_output(m, name);
-  if (i < 0) return host_status(m, m->error.status);
-  *data = m->io + m->layout.offsets[i];
-  return APC_OK;
-}
-
-ApcStatus apc_read_output(ApcModel *m, const char *name, void *data, size_t bytes) {
-  if (!host_begin(m)) return not_loaded(m);
-  int i = host_output(m, name);
-  if (i < 0) return host_status(m, m->error.status);
-  if (bytes != m->layout.sizes[i])
-    return host_error(m, RT_USAGE, "output '%s' has %llu bytes, not %zu", name, (unsigned long long)m->layout.sizes[i],
-                      bytes);
-  memcpy(data, m->io + m->layout.offsets[i], bytes);
-  return APC_OK;
-}
-
-int64_t apc_batch(const ApcModel *m) {
-  if (!m || !m->layout.bytes) return 1;
-  const ProgramEntry *e = &m->artifact.program.entries[m->ran_entry];
-  const ProgramShape *shapes = m->layout.shapes;
-  uint32_t input = 0;
-  while (input < e->n_inputs && shapes[input].rank == 0) input++;
-  if (input == e->n_inputs || e->n_outputs == 0 || shapes[e->n_inputs].rank == 0) return 1;
-  return shapes[input].dims[0] == shapes[e->n_inputs].dims[0] && shapes[input].dims[0] > 0 ? shapes[input].dims[0] : 1;
-}
-
 /* ---- cost */
 
 ApcStatus apc_report(ApcModel *m, int rank, ApcReport *out) {
   if (!host_begin(m)) return not_loaded(m);
-  if (has_run(m)) return host_status(m, m->error.status);
+  if (host_has_run(m)) return host_status(m, m->error.status);
   if (rank < 0 || rank >= apc_ranks(m)) return host_error(m, RT_USAGE, "there is no rank %d", rank);
   const RankReport *r = request_report(m->io, (uint32_t)rank);
   *out = (ApcReport){.param_bytes = r->allocated[SPACE_PARAM],

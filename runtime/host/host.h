@@ -1,6 +1,6 @@
 /* runtime/host/host.h - shared by the implementation of apc_runtime.h: host.c (loading, binding, running), files.c
  * (tensor files and texts), entry_files.c (entries whose tensors are in files), inputs.c (values of inputs for the
- * ranks), describe.c (descriptions). */
+ * ranks), outputs.c (results), describe.c (descriptions). */
 #ifndef APC_RUNTIME_HOST_HOST_H
 #define APC_RUNTIME_HOST_HOST_H
 
@@ -28,6 +28,18 @@ typedef struct Bound {
   size_t place;
 } Bound;
 
+/* Memory of the caller for an output. */
+typedef struct BoundOutput {
+  char *name;
+  void *data;
+  size_t bytes;
+} BoundOutput;
+
+/* An output that becomes an input of the next request. */
+typedef struct Feed {
+  char *input, *output;
+} Feed;
+
 struct ApcModel {
   Artifact artifact; /* only the tables are mapped */
   ParamFiles *files; /* NULL under a launcher, where every rank opens its own */
@@ -35,10 +47,17 @@ struct ApcModel {
   int owner; /* the process that loaded it */
   int timeout_ms;
   bool hands_on;  /* as in ApcOptions */
+  int threads;    /* per rank; 0: the session's rule */
+  bool submitted; /* a request runs that apc_wait or apc_cancel ends */
+  double begun_s; /* when the request was given to the ranks */
   uint32_t entry; /* selected */
   int64_t *fixed; /* per symbol: bound by apc_bind_dim, or -1 */
   Bound *bound;
   size_t n_bound;
+  BoundOutput *outputs;
+  size_t n_outputs;
+  Feed *feeds;
+  size_t n_feeds;
   Session *session;   /* ranks started by this process; NULL if a launcher started them, or none run yet */
   Launched *launched; /* belongs to the ApcLaunch */
   bool inputs_new;    /* inputs changed since the last request */
@@ -119,6 +138,8 @@ RtStatus host_request_file(ApcModel *m, RequestKind kind, uint32_t entry, const 
                            const RequestFile *file);
 /* Finds an entry that callers may run; RT_USAGE if there is none of that name. */
 RtStatus host_find_entry(ApcModel *m, const char *name, uint32_t *out);
+/* Returns a port of that name among the inputs or the outputs of any entry; PROGRAM_NONE if there is none. */
+uint32_t host_find_port(const Program *p, const char *name, bool output);
 double host_now(void); /* a monotonic time in seconds */
 
 /* runtime/host/inputs.c.  Makes the I/O area at least so large and sets m->io. */
@@ -127,6 +148,15 @@ RtStatus host_io(ApcModel *m, size_t bytes);
 RtStatus host_inputs_place(ApcModel *m, uint32_t entry);
 /* Before the I/O area goes: copies bound tensors out of it; those without memory for a copy lose their binding. */
 void host_inputs_take_back(ApcModel *m);
+
+/* Returns the first byte of the I/O area after its data: the last layout, and inputs that lie there. */
+size_t host_inputs_end(const ApcModel *m);
+
+/* runtime/host/outputs.c.  RT_BAD_INPUT if a result of the request at m->layout does not fit the memory bound to it. */
+RtStatus host_outputs_check(ApcModel *m, uint32_t entry);
+/* After a request: copies results to the memory bound to them, and binds the inputs that they feed. */
+RtStatus host_outputs_deliver(ApcModel *m);
+void host_outputs_free(ApcModel *m);
 
 /* runtime/host/record.c.  Makes the ranks record, if that is wanted and they do not yet. */
 RtStatus host_record_begin(ApcModel *m);
@@ -146,6 +176,8 @@ char *host_json_text(const json_t *d);
 
 /* Returns the number of an output of the last request; -1 after recording the error. */
 int host_output(ApcModel *m, const char *name);
+/* RT_USAGE if there is no last request. */
+RtStatus host_has_run(ApcModel *m);
 
 /* Writes "; did you mean 'x'?" or "; there are: x, y" for a name that is not among n ports. */
 void host_suggest(const Program *p, uint32_t first, uint32_t n, const char *name, char *text, size_t size);

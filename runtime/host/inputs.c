@@ -2,7 +2,8 @@
  *
  * An input read from a file may be large, such as a cache, and would exist twice: as it was read, and in the I/O area.
  * So a large tensor of our own is freed once its values lie in the area; later requests of the same layout find them
- * there, and they are copied out again before other data uses their place.  Ranks do not write to inputs.
+ * there, and they are copied out again before other data uses their place.  Ranks do not write to inputs.  An output
+ * that feeds an input is such a view too, at the place where the ranks wrote it.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -46,14 +47,28 @@ void host_inputs_take_back(ApcModel *m) {
   }
 }
 
-/* True if the binding is an input of the entry at the same place of the present layout. */
+size_t host_inputs_end(const ApcModel *m) {
+  size_t end = m->layout.bytes;
+  for (size_t i = 0; i < m->n_bound; i++)
+    if (m->bound[i].kept && m->bound[i].place + m->bound[i].tensor.bytes > end)
+      end = m->bound[i].place + m->bound[i].tensor.bytes;
+  return end;
+}
+
+/* True if the values can be copied within the area, or lie in place: no input of the present layout will overwrite
+ * them before. */
 static bool stays(const ApcModel *m, uint32_t entry, const Bound *b) {
   const Program *p = &m->artifact.program;
   const ProgramEntry *e = &p->entries[entry];
-  for (uint32_t i = 0; i < e->n_inputs; i++)
-    if (strcmp(program_text(p, p->ports[e->inputs + i].name), b->name) == 0)
-      return m->layout.offsets[i] == b->place && m->layout.sizes[i] == b->tensor.bytes;
-  return false;
+  bool used = false;
+  for (uint32_t i = 0; i < e->n_inputs; i++) {
+    uint64_t from = m->layout.offsets[i], to = from + m->layout.sizes[i];
+    bool own = strcmp(program_text(p, p->ports[e->inputs + i].name), b->name) == 0;
+    used |= own && m->layout.sizes[i] == b->tensor.bytes;
+    if (own && from == b->place) continue;
+    if (from < b->place + b->tensor.bytes && b->place < to) return false;
+  }
+  return used;
 }
 
 static RtStatus make_room(ApcModel *m, uint32_t entry) {
@@ -77,7 +92,12 @@ static void place_input(const ApcModel *m, uint32_t port, Bound *b, uint64_t bel
   const ProgramPort *t = &m->artifact.program.ports[port];
   size_t n = bytes / dtype_bytes((DType)t->dtype);
   char *to = m->io + place;
-  if (b->kept) return;
+  if (b->kept) {
+    if (b->place != place) memcpy(to, m->io + b->place, bytes);
+    b->tensor.data = to;
+    b->place = place;
+    return;
+  }
   if (b->kind == BOUND_DATA) memcpy(to, b->tensor.data, bytes);
   else if (t->fixed.n) memcpy(to, program_list(&m->artifact.program, t->fixed), bytes);
   else if (b->kind == BOUND_ZEROS) memset(to, 0, bytes);

@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "runtime/session/host.h"
@@ -152,7 +153,8 @@ static bool build_environment(Session *s) {
     chosen |= waiting;
   }
   snprintf(s->fd_text, sizeof s->fd_text, SESSION_FD_VARIABLE "=%d", s->fd);
-  snprintf(s->threads_text, sizeof s->threads_text, "OMP_NUM_THREADS=%d", session_threads_per_rank(s->options.world));
+  int threads = s->options.threads ? s->options.threads : session_threads_per_rank(s->options.world);
+  snprintf(s->threads_text, sizeof s->threads_text, "OMP_NUM_THREADS=%d", threads);
   s->envp[k++] = s->fd_text;
   s->envp[k++] = s->threads_text;
   if (!chosen) s->envp[k++] = (char *)(uintptr_t) "OMP_WAIT_POLICY=passive";
@@ -266,6 +268,25 @@ RtStatus session_wait(Session *s, RtError *error) {
     if (!is_running(s)) return RT_OK;
     if (atomic_load(&c->ended)) return ended_error(s, error);
     session_sleep(&c->host_bell, bell, HOST_SLEEP_MS);
+  }
+}
+
+static int64_t now_ms(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+RtStatus session_wait_for(Session *s, int ms, bool *done, RtError *error) {
+  SessionControl *c = s->control;
+  for (int64_t limit = now_ms() + ms;;) {
+    uint32_t bell = atomic_load(&c->host_bell);
+    *done = !is_running(s);
+    if (*done) return RT_OK;
+    if (atomic_load(&c->ended)) return ended_error(s, error);
+    int64_t left = limit - now_ms();
+    if (left <= 0) return RT_OK;
+    session_sleep(&c->host_bell, bell, left < HOST_SLEEP_MS ? (int)left : HOST_SLEEP_MS);
   }
 }
 

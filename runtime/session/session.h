@@ -50,6 +50,7 @@ typedef struct SessionOptions {
   int timeout_ms;            /* limit without progress; 0: 60000 */
   bool hands_on;             /* ranks pass signals that ask for an end to the host */
   bool no_pinning;           /* leave the ranks' CPU sets unchanged */
+  int threads;               /* per rank; 0: by the rule below */
   SessionStepText step_text; /* called from the watchdog's thread; may be NULL */
   void *step_context;
 } SessionOptions;
@@ -72,6 +73,8 @@ RtStatus session_run(Session *s, const void *payload, size_t bytes, RtError *err
 
 /* Waits until all ranks have finished the command or the session has ended. */
 RtStatus session_wait(Session *s, RtError *error);
+/* The same for at most `ms` milliseconds; *done is false if the command still runs then. */
+RtStatus session_wait_for(Session *s, int ms, bool *done, RtError *error);
 
 /* Returns the process id of a rank. */
 int session_rank_pid(const Session *s, int rank);

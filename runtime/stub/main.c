@@ -567,6 +567,8 @@ static int open_and_use(const Line *line, ApcLaunch *launch, int timeout_ms) {
   ApcOptions o = {weights ? weights->value : NULL, timeout_ms, launch, last(line, OPT_steps) != NULL};
   ApcModel *m;
   ApcStatus status = apc_load(NULL, &o, &m);
+  const Given *threads = last(line, OPT_thread_count); /* launch_options has checked it */
+  if (!status && threads && !launch) status = apc_set_threads(m, (int)strtol(threads->value, NULL, 10));
   int code = status ? stub_fail_model(m, status) : use(m, line);
   apc_close(m);
   return code;
@@ -593,7 +595,7 @@ static int launch_options(const Line *line, ApcLaunchOptions *o) {
     return stub_fail(APC_USAGE, "--world %s: expected a positive number", world->value);
   if (threads && !whole_number(threads->value, 1, 1 << 16, &n))
     return stub_fail(APC_USAGE, "--thread-count %s: expected a positive number of threads", threads->value);
-  if (threads) setenv("OMP_NUM_THREADS", threads->value, 1); /* all ranks that are started here inherit it */
+  if (threads) setenv("OMP_NUM_THREADS", threads->value, 1); /* for apc_launch */
   if (timeout && !milliseconds(timeout->value, &o->timeout_ms))
     return stub_fail(APC_USAGE, "--timeout %s: expected a time such as 60s or 500ms", timeout->value);
   if (last(line, OPT_steps)) o->asked = stub_asked();

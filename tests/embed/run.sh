@@ -21,6 +21,8 @@ if nm -D --defined-only "$build/libapcrt.so" | grep -v ' A APC_0' | grep -v '@@A
 readelf -d "$build/libapcrt.so" | grep -q 'SONAME.*\[libapcrt.so.0\]'
 "$cc" $flag -Wall -Wextra -Werror -I runtime examples/embed.c "$build/libapcrt.so" -Wl,-rpath,"$build" -o "$dir/shared"
 "$dir/shared" "$dir/program" | grep -q '^y: 12 begins with .*; 2 ranks'
+"$cc" $flag -Wall -Wextra -Werror -I runtime tests/embed/calls.c "$build/libapcrt.so" -Wl,-rpath,"$build" -o "$dir/calls"
+"$dir/calls" "$dir/program"
 if command -v c++ >/dev/null; then
   printf '#include "apc_runtime.h"\nint main() { ApcModel *m; return apc_load("x", nullptr, &m); }\n' >"$dir/x.cc"
   c++ -std=c++11 -Wall -Wextra -Werror -pedantic -I runtime -fsyntax-only "$dir/x.cc"
