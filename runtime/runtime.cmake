@@ -26,6 +26,7 @@ find_library(APC_MBEDCRYPTO libmbedcrypto.a REQUIRED)
 find_path(APC_MBEDTLS_INCLUDE mbedtls/md.h REQUIRED)
 set(secret_object ${CMAKE_BINARY_DIR}/generated/secret.o)
 add_library(apc_secret OBJECT runtime/secret/secret.c)
+target_compile_options(apc_secret PRIVATE -fPIC)
 target_link_libraries(apc_secret PRIVATE apc_warnings)
 target_include_directories(apc_secret SYSTEM PRIVATE ${APC_MBEDTLS_INCLUDE})
 add_custom_command(OUTPUT ${secret_object}

@@ -2,7 +2,7 @@
  * program.c, whose entry main is y = x, and whose entry pair is y = x with another input w before x.
  *
  *   calls PROGRAM        checks bound outputs, fed inputs, submit, wait, cancel, threads, fork, failures
- *   calls PROGRAM N      prints the time of a request, over N of them
+ *   calls PROGRAM N [E]  prints the mean time of N requests, with E elements (12)
  *
  * It holds ranks still with SIGSTOP, to have a request that does not end.
  */
@@ -174,28 +174,36 @@ static void test_threads(const char *path) {
   apc_close(m);
 }
 
-static int measure(ApcModel *m, int n) {
-  static float x[12] = {1}, y[12];
+static int measure_ways(ApcModel *m, int n, const float *x, float *y, size_t elements) {
   const char *const ways[] = {"apc_run, apc_read_output", "apc_run, bound output", "apc_submit, apc_wait", "fed input"};
-  if (bind(m, "x", x, 12) || apc_run(m, NULL)) return 1;
+  const size_t bytes = elements * sizeof *x;
+  if (bind(m, "x", x, (int64_t)elements) || apc_run(m, NULL)) return 1;
   for (int way = 0; way < 4; way++) {
-    if (way == 1 && apc_bind_output(m, "y", APC_F32, y, sizeof y)) return 1;
-    if (way == 3 && apc_feed_input(m, "x", "y")) return 1;
+    if (way == 1 && apc_bind_output(m, "y", APC_F32, y, bytes)) return 1;
+    if (way == 3 && (apc_bind_output(m, "y", APC_F32, NULL, 0) || apc_feed_input(m, "x", "y"))) return 1;
     double begin = now();
     for (int i = 0; i < n; i++) {
       if (way == 2 ? apc_submit(m, NULL) || apc_wait(m, -1) : apc_run(m, NULL) != APC_OK) return 1;
-      if (way == 0 && apc_read_output(m, "y", y, sizeof y)) return 1;
+      if (way == 0 && apc_read_output(m, "y", y, bytes)) return 1;
     }
     printf("%-26s %8.2f us\n", ways[way], (now() - begin) / n * 1e6);
   }
   return 0;
 }
 
+static int measure(ApcModel *m, int n, size_t elements) {
+  float *x = calloc(elements, sizeof *x), *y = calloc(elements, sizeof *y);
+  int code = x && y ? measure_ways(m, n, x, y, elements) : 1;
+  free(x);
+  free(y);
+  return code;
+}
+
 int main(int argc, char **argv) {
   ApcModel *m;
   if (argc < 2 || apc_load(argv[1], NULL, &m)) return 2;
-  if (argc == 3) {
-    int code = measure(m, atoi(argv[2]));
+  if (argc >= 3) {
+    int code = measure(m, atoi(argv[2]), argc > 3 ? (size_t)atol(argv[3]) : 12);
     apc_close(m);
     return code;
   }
