@@ -293,6 +293,7 @@ void docs_apc_model_1(void) {
       "gives them the inputs,");
   line("and prints or writes the outputs. A missing input is an error, except with --bench.");
   section("OPTIONS");
+#define GROUP(title) puts(".SS " title);
 #define OPTION(name, argument, mode, help) model_option(#name, argument, mode, help);
 #include "runtime/stub/options.def"
 #undef OPTION

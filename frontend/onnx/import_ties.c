@@ -497,7 +497,7 @@ static void find_lost(Ties *t) {
 
 static void warn(const Ties *t, const OnnxReads *names, const char *format) {
   if (!names->n) return;
-  diag_warning(t->im->d, DIAG_onnx_tensor, t->im->loc, "%s: %s", format, import_names_text(t->im, names));
+  diag_warning(t->im->d, DIAG_onnx_trained, t->im->loc, "%s: %s", format, import_names_text(t->im, names));
   diag_help(t->im->d, import_is_traced(t->im) ? "export the model with training=torch.onnx.TrainingMode.PRESERVE and "
                                                 "do_constant_folding=False to train its own parameters"
                                               : "export the model with optimize=False to train its own parameters");

@@ -172,7 +172,7 @@ static void say_fixed(const Import *im, const OnnxReads *names, const char *why)
 static void say(const Import *im, const Found *found) {
   if (im->g->outer) return;
   if (found->guessed.n)
-    diag_warning(im->d, DIAG_onnx_tensor, im->loc,
+    diag_warning(im->d, DIAG_onnx_trained, im->loc,
                  "the file does not say whether these are parameters; judging by their use they are, so they are "
                  "trained: %s (--freeze NAME keeps one unchanged)",
                  names_text(im->m->arena, &found->guessed));
@@ -185,7 +185,7 @@ static void say(const Import *im, const Found *found) {
 static void warn_of_constant(const Import *im, const ImportItem *item) {
   bool may_be_weight = item->is_trained || (item->data.elements > 1 && !item->is_fixed);
   if (!im->dims.options->training || !may_be_weight || onnx_file_blob(im->file, item->data.blob).path) return;
-  diag_warning(im->d, DIAG_onnx_tensor, im->loc,
+  diag_warning(im->d, DIAG_onnx_trained, im->loc,
                "tensor \"%s\" is stored number by number, so it is a constant and is not trained; save the model again "
                "with its tensors as raw data",
                item->name);

@@ -311,9 +311,10 @@ static bool ranks_fit(Diags *d, const MachineFigures *x, const char *name, int r
            diag_error(d, DIAG_target_ranks, (Loc){0}, "%s: a cpu target has at most %d ranks", name, MAX_CPU_RANKS);
   if (ranks <= per_machine) return true;
   if (!network)
-    return diag_error(d, DIAG_target_ranks, (Loc){0},
-                      "%s: one %s has %d devices, and its network to others is not known (it has no network statement)",
-                      name, p->machine->name, per_machine);
+    return diag_error(
+        d, DIAG_target_ranks, (Loc){0},
+        "%s: one %s has %d device%s, and its network to others is not known (it has no network statement)", name,
+        p->machine->name, per_machine, per_machine == 1 ? "" : "s");
   if (ranks % per_machine == 0) return true;
   diag_error(d, DIAG_target_ranks, (Loc){0},
              "%s: %d devices are more than one machine of %d and not a whole number of machines", name, ranks,

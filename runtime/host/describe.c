@@ -165,6 +165,20 @@ static json_t *describe(ApcModel *m, bool *lacking) {
                    "entries", describe_entries(p), "memory", describe_ranks(m, lacking));
 }
 
+/* Prints the value of an input that --const bound: all of it, or the beginning. */
+static void print_fixed(const Program *p, Text *t, const ProgramPort *port) {
+  enum { SHOWN = 4 };
+  size_t n = 1;
+  for (uint32_t d = 0; d < port->dims.n; d++) n *= (size_t)p->exprs[program_list(p, port->dims)[d]].value;
+  const Tensor all = tensor_view((DType)port->dtype, 1, &(int64_t){(int64_t)n}, program_list(p, port->fixed));
+  text_add(t, ", always");
+  for (size_t i = 0; i < n && i < SHOWN; i++) {
+    char value[32];
+    text_printf(t, " %s", tensor_element_text(&all, (int64_t)i, value, sizeof value));
+  }
+  if (n > SHOWN) text_add(t, " ..");
+}
+
 static void print_ports(const Program *p, Text *t, const char *word, uint32_t first, uint32_t n) {
   for (uint32_t i = first; i < first + n; i++) {
     const ProgramPort *port = &p->ports[i];
@@ -173,7 +187,9 @@ static void print_ports(const Program *p, Text *t, const char *word, uint32_t fi
       char dim[200];
       text_printf(t, "%s%s", d ? ", " : "", program_expr_text(p, program_list(p, port->dims)[d], dim, sizeof dim));
     }
-    text_add(t, "]\n");
+    text_add(t, "]");
+    if (port->fixed.n) print_fixed(p, t, port);
+    text_add(t, "\n");
   }
 }
 
@@ -188,14 +204,7 @@ static void print_symbols(const Program *p, Text *t) {
   }
 }
 
-static void describe_text(ApcModel *m, Text *t, bool *lacking) {
-  const Program *p = &m->artifact.program;
-  text_printf(t, "%s for %s: %u rank%s", program_text(p, p->header->name), program_text(p, p->header->target), p->ranks,
-              p->ranks == 1 ? "" : "s");
-  for (uint32_t i = 0; i < p->n_axes; i++)
-    text_printf(t, "%s%s=%u", i ? ", " : " (", program_text(p, p->axes[i].name), p->axes[i].size);
-  if (p->stages > 1) text_printf(t, "%sstages=%u", p->n_axes ? ", " : " (", p->stages);
-  text_printf(t, "%s, %lld weights\n", p->n_axes || p->stages > 1 ? ")" : "", (long long)weight_elements(p));
+void host_ports_text(const Program *p, Text *t) {
   for (uint32_t i = 0; i < p->n_entries; i++) {
     const ProgramEntry *e = &p->entries[i];
     if (e->prepare) continue;
@@ -204,6 +213,17 @@ static void describe_text(ApcModel *m, Text *t, bool *lacking) {
     print_ports(p, t, "output", e->outputs, e->n_outputs);
   }
   print_symbols(p, t);
+}
+
+static void describe_text(ApcModel *m, Text *t, bool *lacking) {
+  const Program *p = &m->artifact.program;
+  text_printf(t, "%s for %s: %u rank%s", program_text(p, p->header->name), program_text(p, p->header->target), p->ranks,
+              p->ranks == 1 ? "" : "s");
+  for (uint32_t i = 0; i < p->n_axes; i++)
+    text_printf(t, "%s%s=%u", i ? ", " : " (", program_text(p, p->axes[i].name), p->axes[i].size);
+  if (p->stages > 1) text_printf(t, "%sstages=%u", p->n_axes ? ", " : " (", p->stages);
+  text_printf(t, "%s, %lld weights\n", p->n_axes || p->stages > 1 ? ")" : "", (long long)weight_elements(p));
+  host_ports_text(p, t);
   for (uint32_t i = 0; i < p->n_images; i++) {
     text_add(t, "  code: ");
     program_image_text(p, i, t);

@@ -8,6 +8,7 @@
 
 #include "base/file.h"
 #include "base/tensor.h"
+#include "base/text.h"
 #include "runtime/apc_runtime.h"
 #include "program/artifact.h"
 #include "runtime/launch/launched.h"
@@ -170,6 +171,9 @@ RecordHead *host_record_of(const ApcModel *m, uint32_t rank);
 
 /* runtime/host/trace.c: writes the fetched events as one JSON document; false after a diagnostic of the writer. */
 bool host_trace_write(ApcModel *m, FileWriter *w, uint64_t *dropped);
+
+/* Adds the inputs and outputs of every entry, and the dimensions, to a text. */
+void host_ports_text(const Program *p, Text *t);
 
 /* Returns a JSON document as text from malloc; NULL for NULL, or without memory. */
 char *host_json_text(const json_t *d);

@@ -80,15 +80,6 @@ int stub_fail(int code, const char *format, ...) {
 
 int stub_fail_model(const ApcModel *m, ApcStatus status) { return stub_fail((int)status, "%s", apc_error(m)); }
 
-static void print_help(FILE *out) {
-  fprintf(out, "usage: %s [options]\n", program_name);
-  for (int i = 0; i < OPT_COUNT; i++) {
-    const char *open = options[i].mode == MAY ? "[=" : *options[i].argument ? " " : "";
-    int n = fprintf(out, "  --%s%s%s%s", options[i].name, open, options[i].argument, options[i].mode == MAY ? "]" : "");
-    fprintf(out, "%*s %s%s\n", n < 32 ? 32 - n : 0, "", options[i].mode == LATER ? "(not yet) " : "", options[i].help);
-  }
-}
-
 /* ---- the command line */
 
 static int unknown_option(const char *arg) {
@@ -632,18 +623,6 @@ static int launch(const Line *line) {
   return code;
 }
 
-static int print_version(void) {
-  Artifact a;
-  RtError error = {0};
-  if (artifact_open_tables("/proc/self/exe", program_name, &a, &error))
-    return stub_fail(rt_exit_code(error.status), "%s", error.text);
-  const Program *p = &a.program;
-  printf("%s for %s, by %s\n", program_text(p, p->header->name), program_text(p, p->header->target),
-         program_text(p, p->header->producer));
-  artifact_close(&a);
-  return 0;
-}
-
 int main(int argc, char **argv) {
   standard_hold();
   standard_show();
@@ -660,9 +639,11 @@ int main(int argc, char **argv) {
   name_options();
   int code = parse(argc, argv, &line);
   if (!code && last(&line, OPT_help)) {
-    print_help(stdout);
+    code = stub_help(program_name);
   } else if (!code && last(&line, OPT_version)) {
-    code = print_version();
+    code = stub_version(program_name);
+  } else if (!code && last(&line, OPT_completion)) {
+    code = stub_completion(program_name, last(&line, OPT_completion)->value);
   } else if (!code) {
     code = launch(&line);
   }

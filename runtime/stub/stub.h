@@ -20,4 +20,10 @@ const volatile sig_atomic_t *stub_asked(void);
 /* Trains and prints the steps, as JSON objects or as text; returns the exit code. */
 int stub_train(ApcModel *m, Training *t, bool json);
 
+/* help.c.  Print the options and what this program takes; its name and version; a completion script for a shell.  They
+ * return the exit code. */
+int stub_help(const char *program);
+int stub_version(const char *program);
+int stub_completion(const char *program, const char *shell);
+
 #endif

@@ -115,6 +115,15 @@ expect 0 "" "$apc" sized.onnx -q --const shape=@shape.npy --const k=@k_i4.npy --
 expect 0 "" ./sized --inputs sized.npz --outputs sized_out.npz
 check "other numbers" /usr/bin/python3 -c 'import numpy as np; assert np.array_equal(np.load("sized_out.npz")["y"], np.load("sized_expect.npz")["y"])'
 expect 0 "" ./sized --bench=1
+expect 0 "input  k : i64[1], always 2" ./sized --help; no_err; expect_out "Inputs and outputs"; expect_out "--completion bash|zsh|fish"
+expect 0 "sized for cpux2, by apc 0." ./sized --version; no_err
+check "--version without a hash" grep -qE '^program version [0-9]+, hash [0-9a-f]{16}$' out
+for shell in bash zsh fish; do expect 0 "Completion of sized for $shell" ./sized --completion $shell; no_err; done
+./sized --completion=bash >sized.bash
+expect 0 "--transport tcp mpi" bash -c '. ./sized.bash; COMP_WORDS=(./sized --tran) COMP_CWORD=1; _apc_model; printf "%s " "${COMPREPLY[@]}"
+  COMP_WORDS=(./sized --transport "") COMP_CWORD=2; _apc_model; echo "${COMPREPLY[@]}"'
+expect 2 "expected bash, zsh or fish" ./sized --completion csh; no_out
+cp sized 'a;b'; expect 2 "not a plain word" './a;b' --completion bash; no_out
 expect 1 "input 'shape': element [1] is 3, but the program was compiled for the value 6 (--const)" ./sized --inputs other.npz; no_out
 expect 1 "input 'k': element [0] is 3, but the program was compiled for the value 2" ./sized --inputs sized.npz --input k=@k3.npy
 expect 1 "compiled for the value 2" "$apc" run sized.onnx -q --const k=@k.npy --inputs sized.npz --input k=@k3.npy

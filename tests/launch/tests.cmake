@@ -1,6 +1,6 @@
 # Ranks that another program starts: mpirun, and environments written by hand; and ranks that are killed and stopped at
 # random.
-foreach(name mpi netns same_run tcp)
+foreach(name cluster mpi netns same_run tcp)
   apc_test(NAME launch.${name} COMMAND ${APC_BASH} ${CMAKE_CURRENT_LIST_DIR}/${name}.sh ${CMAKE_BINARY_DIR}/apc)
   # A launched rank is the whole process: Open MPI's leaks would count as ours, and the leak checker (gcc 12) crashes in
   # its own walk over the thread storage of a loaded OpenMP.  Addresses are checked all the same.
