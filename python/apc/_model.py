@@ -1,0 +1,276 @@
+"""Compiled models: compile, load, call, verify, profile."""
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+import threading
+import weakref
+from ctypes import c_int, c_size_t, c_void_p
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Mapping, Sequence
+
+import numpy as np
+
+from . import _native
+from ._errors import BadInput, UsageError
+from ._export import model_file
+from ._native import TYPES, Dims, OptionsC, TensorInfoC, byref, check
+from ._results import Plan, Profile, Verification
+from ._tensors import dims_of, memory, numpy_dtype
+from ._tool import option_words, run_json
+
+
+@dataclass(frozen=True)
+class TensorInfo:
+    """An input or output: `dims` has numbers, and formulas such as "batch" for sizes that depend on the inputs."""
+
+    name: str
+    dtype: str
+    dims: tuple[int | str, ...]
+
+
+class Entry:
+    """An entry of a program with its inputs and outputs, and their names as bytes for calls."""
+
+    def __init__(self, name: str, inputs: list[TensorInfo], outputs: list[TensorInfo]):
+        self.name, self.inputs, self.outputs = name, inputs, outputs
+        self.kinds = {t.name: (t.name.encode(), TYPES.index(t.dtype)) for t in inputs + outputs}
+        self.input_names = frozenset(t.name for t in inputs)
+
+
+class Model:
+    """A compiled model.  Its ranks are processes that start with the first run and end with `close`.
+
+    `m(x)` runs it.  A model may be used from several threads: calls wait for each other.  Several models run at the
+    same time, since a run releases the GIL.  Use it as a context manager, call `close`, or let it be collected.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], *, weights: str | os.PathLike[str] | None = None,
+                 timeout: float | None = None):
+        """Opens a compiled program.  `timeout` is the longest time without progress of a rank, in seconds (60)."""
+        self.path = os.path.abspath(path)
+        self.plan: Plan | None = None
+        self._source: list[str] | None = None
+        self._work: tempfile.TemporaryDirectory[str] | None = None
+        self._lock = threading.RLock()
+        self._lib = lib = _native.library()
+        options = OptionsC(os.fsencode(weights) if weights is not None else None,
+                           max(1, round(timeout * 1000)) if timeout is not None else 0, None, 0)
+        pointer = c_void_p()
+        status = lib.apc_load(os.fsencode(self.path), byref(options), byref(pointer))
+        self._pointer: c_void_p | None = pointer
+        self._close = weakref.finalize(self, lib.apc_close, pointer)
+        try:
+            check(pointer, status)
+            self._entries = self._read_entries()
+        except BaseException:
+            self.close()
+            raise
+
+    # ---- what the program offers
+
+    def _infos(self, count: int, function: Any) -> list[TensorInfo]:
+        found = []
+        for i in range(count):
+            c = TensorInfoC()
+            check(self._pointer, function(self._pointer, i, byref(c)))
+            dims = tuple(c.dims[k] if c.dims[k] >= 0 else c.dim_text[k].decode() for k in range(c.rank))
+            found.append(TensorInfo(c.name.decode(), TYPES[c.type], dims))
+        return found
+
+    def _read_entries(self) -> dict[str, Entry]:
+        lib, p, entries = self._lib, self._pointer, {}
+        for i in range(lib.apc_entries(p)):
+            name = lib.apc_entry_name(p, i)
+            check(p, lib.apc_select(p, name))
+            entries[name.decode()] = Entry(name.decode(), self._infos(lib.apc_inputs(p), lib.apc_input_info),
+                                           self._infos(lib.apc_outputs(p), lib.apc_output_info))
+        return entries
+
+    def _open(self) -> c_void_p:
+        if self._pointer is None:
+            raise UsageError("the model is closed")
+        return self._pointer
+
+    def _entry(self, name: str | None) -> Entry:
+        if name is None:
+            return next(iter(self._entries.values()))
+        if name not in self._entries:
+            raise UsageError(f"there is no entry {name!r}; entries: {', '.join(self._entries)}")
+        return self._entries[name]
+
+    @property
+    def entries(self) -> list[str]:
+        """The names of the entries; a call runs the first one unless it names another."""
+        return list(self._entries)
+
+    @property
+    def inputs(self) -> list[TensorInfo]:
+        """The inputs of the first entry."""
+        return self._entry(None).inputs
+
+    @property
+    def outputs(self) -> list[TensorInfo]:
+        """The outputs of the first entry."""
+        return self._entry(None).outputs
+
+    @property
+    def ranks(self) -> int:
+        """The number of ranks that run the program."""
+        with self._lock:
+            return int(self._lib.apc_ranks(self._open()))
+
+    def describe(self) -> dict[str, Any]:
+        """The description of the program, as of its option --describe=json."""
+        with self._lock:
+            return dict(json.loads(self._lib.apc_describe(self._open(), 1)))
+
+    # ---- running
+
+    def __call__(self, *args: Any, entry: str | None = None, out: Any = None, **named: Any) -> Any:
+        """Runs an entry, and returns its output, or a dictionary of outputs by name if it has several.
+
+        Inputs are given in order or by name: NumPy arrays, and everything with `__dlpack__` (torch tensors) or
+        `__array_interface__`, in host memory and of the input's type.  Numbers and lists take the input's type.  A
+        C-contiguous tensor is read where it lies; another layout is copied first.
+
+        `out` is memory for the outputs: an array or tensor if there is one output, a dictionary by name for several.
+        It is contiguous, and has the type and shape of the output; the call writes into it and returns it.  Outputs
+        that `out` does not name are new NumPy arrays.
+        """
+        e = self._entry(entry)
+        if len(args) > len(e.inputs):
+            raise UsageError(f"{len(args)} inputs are given, and {e.name!r} has {len(e.inputs)}")
+        values = {t.name: v for t, v in zip(e.inputs, args)}
+        for name, v in named.items():
+            if name not in e.input_names:
+                raise UsageError(f"{e.name!r} has no input {name!r}; inputs: {', '.join(t.name for t in e.inputs)}")
+            if name in values:
+                raise UsageError(f"input {name!r} is given twice")
+            values[name] = v
+        for t in e.inputs:
+            if t.name not in values:
+                raise BadInput(f"input {t.name!r} is missing")
+        given = {} if out is None else out if isinstance(out, Mapping) else {e.outputs[0].name: out}
+        if out is not None and not isinstance(out, Mapping) and len(e.outputs) != 1:
+            raise UsageError("out= must be a dictionary: there are several outputs")
+        for name in given:
+            if name not in {t.name for t in e.outputs}:
+                raise UsageError(f"out= names {name!r}, which is no output")
+        with self._lock:
+            self._run(e, values)
+            results = {t.name: self._read(e, t, given.get(t.name)) for t in e.outputs}
+        return next(iter(results.values())) if len(results) == 1 else results
+
+    def _run(self, e: Entry, values: Mapping[str, Any]) -> None:
+        lib, p = self._lib, self._open()
+        held = []  # memory stays valid until the run has ended
+        for name, value in values.items():
+            word, kind = e.kinds[name]
+            m = memory(value, kind, name)
+            held.append(m)
+            check(p, lib.apc_bind_input(p, word, kind, len(m.shape), dims_of(m.shape, name), m.address))
+        check(p, lib.apc_run(p, e.name.encode()))
+
+    def _read(self, e: Entry, t: TensorInfo, out: Any) -> Any:
+        lib, p = self._lib, self._open()
+        word, kind = e.kinds[t.name]
+        rank, dims, size = c_int(), Dims(), c_size_t()
+        check(p, lib.apc_output_shape(p, word, byref(rank), dims, byref(size)))
+        shape = tuple(dims[:rank.value])
+        result = np.empty(shape, numpy_dtype(kind)) if out is None else out
+        m = memory(result, kind, t.name, out=True)
+        if m.shape != shape:
+            raise BadInput(f"output {t.name!r} has shape {list(shape)}, and out= has {list(m.shape)}")
+        check(p, lib.apc_read_output(p, word, m.address, size.value))
+        return result
+
+    def reset(self) -> None:
+        """Gives the states (KV caches) their initial values."""
+        with self._lock:
+            check(self._open(), self._lib.apc_reset(self._pointer))
+
+    def write(self, entry: str, path: str | os.PathLike[str]) -> None:
+        """Runs an entry without inputs, such as `weights` of a training step, and writes a safetensors file."""
+        with self._lock:
+            check(self._open(), self._lib.apc_write_entry(self._pointer, entry.encode(), os.fsencode(path), None, 0))
+
+    def profile(self, *args: Any, runs: int = 20, **named: Any) -> Profile:
+        """Runs the model `runs` times with these inputs, and returns the times of its operations on every rank."""
+        with self._lock:
+            self(*args, **named)  # starts the ranks and loads the weights
+            p = self._open()
+            check(p, self._lib.apc_record(p, 0))
+            for _ in range(runs):
+                self(*args, **named)
+            texts = [(self._lib.apc_profile(p, json_) or b"").decode() for json_ in (0, 1)]
+            if not texts[1]:
+                check(p, 70)
+            return Profile(texts[0], json.loads(texts[1]))
+
+    def verify(self, **options: Any) -> Verification:
+        """Runs `apc verify` with the options of the compilation: ranks against one rank, and the proof of the plan.
+
+        Random inputs are used unless `inputs="x.npz"` is given.  A difference gives `ok` False, not an exception.
+        """
+        if self._source is None:
+            raise UsageError("verify needs the model file: use apc.compile, not apc.load")
+        code, d = run_json(["verify", *self._source, *option_words(options)], accept=(0, 3, 4))
+        return Verification(code == 0, d["outputs"], d["states"], d["proof"], d)
+
+    # ---- the end
+
+    def close(self) -> None:
+        """Ends the ranks.  Later calls raise UsageError."""
+        with self._lock:
+            self._pointer = None
+            self._close()
+            if self._work is not None:
+                self._work.cleanup()
+
+    def __enter__(self) -> "Model":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return f"<apc.Model {self.path}{' (closed)' if self._pointer is None else ''}>"
+
+
+def compile(model: Any, target: str | None = None, *, dtype: str | None = None,
+            dims: Mapping[str, int] | None = None, inputs: Sequence[Any] | Mapping[str, Any] | None = None,
+            dynamic: Mapping[str, Mapping[int, str]] | None = None, out: str | os.PathLike[str] | None = None,
+            timeout: float | None = None, **options: Any) -> Model:
+    """Compiles a model and opens the program.
+
+    `model` is an .onnx or .apc file, or a torch module.  A module is exported first (`apc.export`): `inputs` are
+    example arguments, `dynamic` names dimensions that stay symbolic.  `dims` binds symbolic dimensions to sizes.
+    `out` is the path of the program; without it the program is temporary and ends with the model.  `timeout` is as
+    for `load`.  Other keyword arguments are the options of `apc compile`, with underscores: `tp=2`,
+    `micro_batches=4`, `defines={"layers": 4}`, `train="mse"`, `plan="file.plan"`.
+
+    Raises `Missing` (code 5) without a C compiler.
+    """
+    work = tempfile.TemporaryDirectory(prefix="apc-")
+    try:
+        file = model_file(model, work.name, inputs, dynamic, training="train" in options)
+        program = os.path.abspath(out) if out is not None else str(Path(work.name) / "program")
+        page = Path(work.name) / "report.html"
+        words = option_words({"target": target, "dtype": dtype, "dims": dims, **options})
+        _, document = run_json(["compile", file, *words, f"--emit=exe,html={page}", "-o", program])
+        m = Model(program, timeout=timeout)
+        m.plan = Plan.of(document, page.read_text(encoding="utf-8"))
+        m._source, m._work = [os.path.abspath(file), *words], work
+        return m
+    except BaseException:
+        work.cleanup()
+        raise
+
+
+def load(path: str | os.PathLike[str], *, weights: str | os.PathLike[str] | None = None,
+         timeout: float | None = None) -> Model:
+    """Opens a program that was compiled earlier.  `weights` is a safetensors file instead of the compiled weights."""
+    return Model(path, weights=weights, timeout=timeout)

@@ -1,0 +1,71 @@
+"""libapcrt.so through ctypes: the part of runtime/apc_runtime.h that the package uses."""
+from __future__ import annotations
+
+import ctypes
+import functools
+from ctypes import POINTER, byref, c_char_p, c_int, c_int64, c_size_t, c_void_p
+
+from ._errors import Missing, error
+from ._tool import folder
+
+MAX_RANK = 8
+Dims = c_int64 * MAX_RANK
+# The order of ApcType.
+TYPES = ("f32", "f64", "f16", "bf16", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "bool")
+SIZES = (4, 8, 2, 2, 1, 2, 4, 8, 1, 2, 4, 8, 1)
+
+
+class TensorInfoC(ctypes.Structure):
+    _fields_ = [("name", c_char_p), ("type", c_int), ("rank", c_int), ("dims", Dims), ("dim_text", c_char_p * MAX_RANK),
+                ("index_below", c_int64), ("index_from", c_int64), ("index_ignored", c_int64)]
+
+
+class OptionsC(ctypes.Structure):
+    _fields_ = [("weights", c_char_p), ("timeout_ms", c_int), ("launch", c_void_p), ("hands_on", c_int)]
+
+
+FUNCTIONS = {
+    "apc_load": (c_int, [c_char_p, POINTER(OptionsC), POINTER(c_void_p)]),
+    "apc_close": (None, [c_void_p]),
+    "apc_error": (c_char_p, [c_void_p]),
+    "apc_entries": (c_int, [c_void_p]),
+    "apc_entry_name": (c_char_p, [c_void_p, c_int]),
+    "apc_select": (c_int, [c_void_p, c_char_p]),
+    "apc_inputs": (c_int, [c_void_p]),
+    "apc_outputs": (c_int, [c_void_p]),
+    "apc_input_info": (c_int, [c_void_p, c_int, POINTER(TensorInfoC)]),
+    "apc_output_info": (c_int, [c_void_p, c_int, POINTER(TensorInfoC)]),
+    "apc_ranks": (c_int, [c_void_p]),
+    "apc_bind_input": (c_int, [c_void_p, c_char_p, c_int, c_int, Dims, c_void_p]),
+    "apc_run": (c_int, [c_void_p, c_char_p]),
+    "apc_reset": (c_int, [c_void_p]),
+    "apc_write_entry": (c_int, [c_void_p, c_char_p, c_char_p, POINTER(c_char_p), c_int]),
+    "apc_output_shape": (c_int, [c_void_p, c_char_p, POINTER(c_int), Dims, POINTER(c_size_t)]),
+    "apc_read_output": (c_int, [c_void_p, c_char_p, c_void_p, c_size_t]),
+    "apc_record": (c_int, [c_void_p, c_size_t]),
+    "apc_profile": (c_char_p, [c_void_p, c_int]),
+    "apc_describe": (c_char_p, [c_void_p, c_int]),
+}
+
+
+@functools.lru_cache(maxsize=None)
+def library() -> ctypes.CDLL:
+    """Loads libapcrt.so once; its calls release the GIL."""
+    path = folder() / "libapcrt.so.0"
+    if not path.is_file():
+        raise Missing(f"there is no {path}: install the wheel, or set APC_HOME to a build folder")
+    lib = ctypes.CDLL(str(path))
+    for name, (result, args) in FUNCTIONS.items():
+        function = getattr(lib, name)
+        function.restype, function.argtypes = result, args
+    return lib
+
+
+def check(pointer: c_void_p, status: int) -> None:
+    """Raises the exception of a status with the explanation of the library."""
+    if status:
+        text = library().apc_error(pointer)
+        raise error(status, (text or b"there is no memory").decode(errors="replace"))
+
+
+__all__ = ["library", "check", "Dims", "TYPES", "SIZES", "TensorInfoC", "OptionsC", "byref"]

@@ -1,0 +1,149 @@
+"""Tensors of other libraries as memory: address, type, shape.  NumPy arrays and everything with __dlpack__.
+
+A C-contiguous tensor in host memory is used where it lies; any other layout is copied once.  A DLPack capsule is held
+until the run has ended, and then frees the tensor by its own destructor; so it is never marked as used.
+"""
+from __future__ import annotations
+
+import ctypes
+from ctypes import c_int, c_int32, c_int64, c_uint8, c_uint16, c_uint64, c_void_p
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ._errors import BadInput, Missing
+from ._native import Dims, SIZES, TYPES
+
+KINDS = {np.dtype(t): TYPES.index(n) for t, n in (
+    ("f4", "f32"), ("f8", "f64"), ("f2", "f16"), ("i1", "i8"), ("i2", "i16"), ("i4", "i32"), ("i8", "i64"),
+    ("u1", "u8"), ("u2", "u16"), ("u4", "u32"), ("u8", "u64"), ("?", "bool"))}
+BF16 = TYPES.index("bf16")
+DLPACK_KINDS = {0: "i", 1: "u", 2: "f", 4: "bf", 6: "bool"}  # DLDataTypeCode
+HOST_DEVICES = (1, 3, 11)  # kDLCPU, kDLCUDAHost, kDLROCMHost
+
+
+class DLTensor(ctypes.Structure):
+    _fields_ = [("data", c_void_p), ("device_type", c_int32), ("device_id", c_int32), ("ndim", c_int32),
+                ("code", c_uint8), ("bits", c_uint8), ("lanes", c_uint16), ("shape", ctypes.POINTER(c_int64)),
+                ("strides", ctypes.POINTER(c_int64)), ("byte_offset", c_uint64)]
+
+
+capsule_pointer = ctypes.pythonapi.PyCapsule_GetPointer
+capsule_pointer.restype, capsule_pointer.argtypes = c_void_p, [ctypes.py_object, ctypes.c_char_p]
+
+
+class Memory(NamedTuple):
+    """A tensor's memory; `owner` keeps it valid."""
+
+    address: int
+    type: int
+    shape: tuple[int, ...]
+    owner: Any
+
+
+def bf16_dtype() -> np.dtype[Any] | None:
+    """ml_dtypes' bfloat16, or None if that package is not installed."""
+    try:
+        import ml_dtypes
+    except ImportError:
+        return None
+    return np.dtype(ml_dtypes.bfloat16)
+
+
+def numpy_dtype(kind: int) -> np.dtype[Any]:
+    """The NumPy type of an ApcType."""
+    if kind != BF16:
+        return next(d for d, k in KINDS.items() if k == kind)
+    dtype = bf16_dtype()
+    if dtype is None:
+        raise Missing("NumPy has no bf16: install ml_dtypes, or give out= a torch tensor")
+    return dtype
+
+
+def kind_of(array: np.ndarray[Any, Any], name: str) -> int:
+    kind = KINDS.get(array.dtype)
+    if kind is None and array.dtype.name == "bfloat16":
+        return BF16
+    if kind is None or not array.dtype.isnative:
+        raise BadInput(f"{name}: apc has no element type for {array.dtype}")
+    return kind
+
+
+def of_array(array: np.ndarray[Any, Any], name: str, out: bool) -> Memory:
+    kind = kind_of(array, name)
+    if out and not (array.flags.c_contiguous and array.flags.writeable):
+        raise BadInput(f"{name}: an array given as out= must be C-contiguous and writable")
+    if not array.flags.c_contiguous:
+        array = array.copy(order="C")
+    return Memory(array.ctypes.data, kind, array.shape, array)
+
+
+def dlpack_kind(t: DLTensor, name: str) -> int:
+    word = DLPACK_KINDS.get(t.code, "?")
+    word += "" if word == "bool" else "16" if word == "bf" else str(t.bits)
+    if word not in TYPES or t.lanes != 1 or t.bits != 8 * SIZES[TYPES.index(word)]:
+        raise BadInput(f"{name}: apc has no element type for DLPack type {t.code} of {t.bits} bits")
+    return TYPES.index(word)
+
+
+def of_dlpack(tensor: Any, name: str, out: bool) -> Memory:
+    if callable(getattr(tensor, "detach", None)):  # torch refuses to give a tensor that requires a gradient
+        tensor = tensor.detach()
+    device = tensor.__dlpack_device__()
+    if int(device[0]) not in HOST_DEVICES:
+        raise BadInput(f"{name}: the tensor is in the memory of device type {int(device[0])} (DLPack); bring it to the "
+                       "host first, as by .cpu()")
+    capsule = tensor.__dlpack__()
+    t = ctypes.cast(capsule_pointer(capsule, b"dltensor"), ctypes.POINTER(DLTensor)).contents
+    kind, shape = dlpack_kind(t, name), tuple(t.shape[i] for i in range(t.ndim))
+    address = (t.data or 0) + t.byte_offset
+    strides = tuple(t.strides[i] for i in range(t.ndim)) if t.strides else None
+    want, contiguous = 1, True
+    for n, s in zip(reversed(shape), reversed(strides or ())):
+        contiguous, want = contiguous and (n == 1 or s == want), want * n
+    if contiguous or 0 in shape:
+        return Memory(address, kind, shape, (capsule, tensor))
+    if out:
+        raise BadInput(f"{name}: a tensor given as out= must be contiguous")
+    size = SIZES[kind]
+    low = sum(min(0, (n - 1) * s) for n, s in zip(shape, strides)) * size
+    high = sum(max(0, (n - 1) * s) for n, s in zip(shape, strides)) * size + size
+    raw = np.frombuffer((ctypes.c_char * (high - low)).from_address(address + low), dtype=f"u{size}")
+    view = np.lib.stride_tricks.as_strided(raw[-low // size:], shape, [s * size for s in strides])
+    copy = view.copy(order="C")
+    return Memory(copy.ctypes.data, kind, shape, copy)
+
+
+def memory(value: Any, kind: int, name: str, out: bool = False) -> Memory:
+    """The memory of a value for an input or output of type `kind`.
+
+    Numbers and lists take the type of the input.  Arrays and tensors must have it: nothing is converted silently.
+    """
+    if isinstance(value, np.ndarray):
+        found = of_array(value, name, out)
+    elif hasattr(value, "__dlpack__"):
+        found = of_dlpack(value, name, out)
+    elif hasattr(value, "__array_interface__"):
+        found = of_array(np.asarray(value), name, out)
+    elif not out and isinstance(value, (bool, int, float, list, tuple)):
+        given = np.asarray(value)
+        dtype = numpy_dtype(kind)
+        array = given.astype(dtype)
+        if given.dtype.kind not in "biuf" or (dtype.kind in "biu" and not np.array_equal(array, given)):
+            raise BadInput(f"{name}: the values do not fit {TYPES[kind]}")
+        found = of_array(np.ascontiguousarray(array).reshape(given.shape), name, False)
+    else:
+        raise TypeError(f"{name}: neither an array nor a tensor: {type(value).__name__}")
+    if found.type != kind:
+        raise BadInput(f"{name} has type {TYPES[kind]}, and the given tensor has {TYPES[found.type]}")
+    return found
+
+
+def dims_of(shape: tuple[int, ...], name: str) -> Any:
+    """A shape for the C interface."""
+    if len(shape) > len(Dims()):
+        raise BadInput(f"{name}: {len(shape)} dimensions; at most {len(Dims())} are possible")
+    return Dims(*shape)
+
+
+__all__ = ["Memory", "memory", "numpy_dtype", "dims_of", "c_int"]

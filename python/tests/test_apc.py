@@ -1,0 +1,304 @@
+"""Tests of the package apc with the programs of a build folder (APC_HOME).  No torch: a module stands in for it."""
+import ctypes
+import gc
+import json
+import os
+import re
+import subprocess
+import sys
+import threading
+import types
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "python"))
+
+import apc  # noqa: E402
+import build_wheel  # noqa: E402
+
+SMALL = {"target": "cpux2", "defines": {"d": 16, "hidden": 32, "layers": 2}}
+MLP = ROOT / "examples/mlp.apc"
+
+
+@pytest.fixture(scope="module")
+def mlp():
+    with apc.compile(MLP, **SMALL) as m:
+        yield m
+
+
+def numbers(rows=8):
+    return np.random.default_rng(3).standard_normal((rows, 16), dtype=np.float32)
+
+
+def test_onnx_model_gives_pytorchs_numbers():
+    given = np.load(ROOT / "examples/gpt-tiny.inputs.npz")
+    expected = np.load(ROOT / "examples/gpt-tiny.outputs.npz")
+    with apc.compile(ROOT / "examples/gpt-tiny.onnx", "cpux2") as m:
+        y = m(**given)
+        assert m.ranks == 2 and m.plan.ranks == 2
+        np.testing.assert_allclose(y, expected[m.outputs[0].name], rtol=2e-4, atol=2e-5)
+
+
+def test_layouts_and_outputs(mlp):
+    x = numbers()
+    y = mlp(x)
+    assert y.shape == (8, 16) and y.dtype == np.float32 and np.abs(y).sum() > 0
+    out = np.zeros_like(y)
+    assert mlp(x=x, out=out) is out and np.array_equal(out, y)
+    assert np.array_equal(mlp(np.asfortranarray(x)), y)  # another layout is copied
+    assert np.array_equal(mlp(x[::-1]), mlp(x[::-1].copy()))
+    assert np.array_equal(mlp(x.tolist()), y)
+    assert mlp(numbers(3)).shape == (3, 16)
+    with pytest.raises(apc.BadInput, match="type f32"):
+        mlp(x.astype(np.float64))
+    for wrong in (np.zeros((8, 15), np.float32), np.zeros((8, 32), np.float32)[:, ::2], np.zeros((8, 16))):
+        with pytest.raises(apc.BadInput):
+            mlp(x, out=wrong)
+    with pytest.raises(apc.UsageError, match="no input 'z'"):
+        mlp(z=x)
+    with pytest.raises(apc.BadInput, match="missing"):
+        mlp()
+    assert np.array_equal(mlp(x), y)
+
+
+class Dlpack:
+    """A tensor of another library: DLPack only."""
+
+    def __init__(self, array, device=1):
+        self.array, self.device = array, device
+
+    def __dlpack_device__(self):
+        return self.device, 0
+
+    def __dlpack__(self, **_):
+        return self.array.__dlpack__()
+
+
+def test_dlpack(mlp):
+    x = numbers()
+    y = mlp(x)
+    assert np.array_equal(mlp(Dlpack(x)), y)
+    wide = np.zeros((8, 40), np.float32)
+    wide[:, 38:6:-2] = x  # strides that are neither positive nor contiguous
+    assert np.array_equal(mlp(Dlpack(wide[:, 38:6:-2])), y)
+    assert np.array_equal(mlp(Dlpack(np.asfortranarray(x))), y)
+    out = np.zeros_like(y)
+    mlp(x, out=Dlpack(out))
+    assert np.array_equal(out, y)
+    with pytest.raises(apc.BadInput, match="device type 2"):
+        mlp(Dlpack(x, device=2))
+    count = sys.getrefcount(x)
+    for _ in range(10):
+        mlp(Dlpack(x))
+    assert sys.getrefcount(x) == count  # every capsule has released the array
+
+
+def test_contiguous_memory_is_not_copied():
+    from apc import _tensors
+    x = numbers()
+    assert _tensors.memory(x, 0, "x").address == x.ctypes.data
+    assert _tensors.memory(Dlpack(x), 0, "x").address == x.ctypes.data
+    assert _tensors.memory(x.T, 0, "x").address != x.ctypes.data
+
+
+def test_16_bits():
+    from apc import _tensors
+    assert _tensors.numpy_dtype(2) == np.float16
+    if _tensors.bf16_dtype() is None:
+        with pytest.raises(apc.Missing, match="ml_dtypes"):
+            _tensors.numpy_dtype(3)
+    else:
+        assert _tensors.memory(np.zeros(3, _tensors.bf16_dtype()), 3, "x").type == 3
+
+
+def test_threads(mlp):
+    x = [numbers(n) for n in range(1, 9)]
+    y = [mlp(v) for v in x]
+    wrong = []
+    with apc.load(mlp.path) as other:
+        def work(m):
+            for _ in range(5):
+                for v, expected in zip(x, y):
+                    if not np.array_equal(m(v), expected):
+                        wrong.append(v.shape)
+
+        threads = [threading.Thread(target=work, args=(m,)) for m in (mlp, mlp, other)]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join()
+    assert not wrong
+
+
+def test_close_ends_the_ranks():
+    def children():
+        text = subprocess.run(["ps", "-o", "pid=", "--ppid", str(os.getpid())], stdout=subprocess.PIPE, text=True)
+        return set(text.stdout.split())
+
+    m = apc.compile(MLP, **SMALL)
+    before = children()
+    m(numbers())
+    started = {p for p in children() - before if Path(f"/proc/{p}/exe").exists()}
+    assert started
+    m.close()
+    m.close()
+    assert not any(Path(f"/proc/{p}").exists() for p in started)
+    with pytest.raises(apc.UsageError, match="closed"):
+        m(numbers())
+    m = apc.compile(MLP, **SMALL)
+    path = m.path
+    del m
+    gc.collect()
+    assert not Path(path).exists()
+
+
+def test_plan(mlp):
+    p = apc.plan(MLP, "cpux4", dims={"batch": 64}, defines={"d": 64, "layers": 2})
+    assert p.ranks == 4 and p.dims == {} and p.time_us > 0 and p.memory > 0
+    assert p.alternatives and all(a.time_us is None or a.time_us > 0 for a in p.alternatives)
+    frame = p._repr_html_()
+    assert frame.startswith("<iframe srcdoc=") and "&lt;html" in frame.lower() and '"<' not in frame
+    forced = apc.plan(MLP, "cpux4", tp=4, dims={"batch": 64}, defines={"d": 64, "layers": 2})
+    assert forced.degrees == {"tp": 4}
+    assert mlp.plan.html.startswith("<!")
+
+
+def test_verify_and_profile(mlp):
+    v = mlp.verify()
+    assert v and v.proof == "proved" and v.outputs[0]["name"] == "y"
+    p = mlp.profile(numbers(), runs=3)
+    assert p.runs == 3 and len(p.ranks) == 2 and "profile of 3 runs" in str(p)
+
+
+def test_errors(tmp_path, monkeypatch):
+    with pytest.raises(apc.BadInput) as e:
+        apc.compile(tmp_path / "none.onnx")
+    assert e.value.code == 1 and e.value.diagnostics[0].code == "APC0001" and "APC0001" in str(e.value)
+    with pytest.raises(apc.UsageError) as e:
+        apc.compile(MLP, mikro_batches=3)
+    assert e.value.code == 2 and "mikro-batches" in str(e.value)
+    with pytest.raises(TypeError):
+        apc.compile(3)
+    with pytest.raises(apc.BadInput):
+        apc.load(os.devnull)
+    monkeypatch.setenv("CC", "/no/such/cc")
+    with pytest.raises(apc.Missing, match="no C compiler") as e:
+        apc.compile(MLP, **SMALL)
+    assert e.value.code == 5
+
+
+def test_training_gives_the_losses_of_the_program(tmp_path):
+    rng = np.random.default_rng(1)
+    x, labels = (rng.standard_normal((32, 16), dtype=np.float32) for _ in range(2))
+    np.save(tmp_path / "x.npy", x), np.save(tmp_path / "labels.npy", labels)
+    batches = [(x[i:i + 8], labels[i:i + 8]) for i in range(0, 32, 8)]
+    with apc.train(MLP, batches, "mse", "adamw(lr=1e-2)", steps=6, **SMALL) as t:
+        steps = list(t)
+        t.save(tmp_path / "w.safetensors")
+        after = t.evaluate(batches[0])
+        done = subprocess.run([t.model.path, "--steps", "6", "--data", f"x=@{tmp_path}/x.npy", "--data",
+                               f"labels=@{tmp_path}/labels.npy", "--shuffle", "none", "--json", "--save",
+                               str(tmp_path / "program.safetensors")], stdout=subprocess.PIPE, text=True, check=True)
+    lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    lines = [d for d in lines if "loss" in d]
+    assert [s.step for s in steps] == [1, 2, 3, 4, 5, 6]
+    assert [s.loss for s in steps] == pytest.approx([d["loss"] for d in lines], rel=1e-6)
+    assert (tmp_path / "w.safetensors").read_bytes() == (tmp_path / "program.safetensors").read_bytes()
+    assert after < steps[0].loss
+    with apc.train(MLP, iter(batches[:1]), "mse", steps=2, **SMALL) as t:
+        next(t)
+        with pytest.raises(apc.BadInput, match="1 of 2 steps"):
+            next(t)
+    with pytest.raises(apc.BadInput, match="empty"):
+        apc.train(MLP, [], "mse", **SMALL)
+
+
+class Module:
+    """A stand-in for a torch module."""
+
+    def __init__(self):
+        self.training = True
+
+    def forward(self, x):
+        return x
+
+    def state_dict(self):
+        return {}
+
+    def modules(self):
+        return [self]
+
+    def eval(self):
+        self.training = False
+
+
+def test_torch_module(monkeypatch):
+    calls = []
+
+    def onnx_export(module, args, path, **given):
+        calls.append((module.training, args, given))
+        Path(path).write_bytes((ROOT / "examples/gpt-tiny.onnx").read_bytes())
+
+    torch = types.ModuleType("torch")
+    torch.onnx = types.SimpleNamespace(export=onnx_export)
+    torch.export = types.SimpleNamespace(Dim=lambda name: ("dim", name))
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    module = Module()
+    p = apc.plan(module, "cpux2", inputs=("x",), dynamic={"x": {0: "batch"}}, dims={"batch": 4})
+    assert "batch" not in p.dims and module.training
+    assert calls.pop() == (False, ("x",), {"dynamo": True, "optimize": True,
+                                           "dynamic_shapes": {"x": {0: ("dim", "batch")}}})
+    apc.plan(module, "cpux2", inputs=("x",), train="cross_entropy", batch=4)
+    assert calls.pop()[2] == {"dynamo": True, "optimize": False}
+    with pytest.raises(apc.UsageError, match="inputs="):
+        apc.plan(module)
+    with pytest.raises(apc.UsageError, match="'z'"):
+        apc.plan(module, inputs=("x",), dynamic={"z": {0: "batch"}})
+
+
+def test_wheel(tmp_path):
+    path = build_wheel.pack(os.environ["APC_HOME"], tmp_path, zipfile.ZIP_STORED)
+    assert re.fullmatch(r"apc-[\d.]+-py3-none-manylinux_2_\d+_\w+\.whl", path.name)
+    with zipfile.ZipFile(path) as z:
+        names = set(z.namelist())
+        assert {"apc/__init__.py", "apc/_native/apc", "apc/_native/apcrt-stub", "apc/_native/libapcrt.so.0",
+                "apc/_native/apc_runtime.h"} <= names
+        assert z.getinfo("apc/_native/apc").external_attr >> 16 & 0o111
+        record = next(n for n in names if n.endswith("RECORD"))
+        assert {line.split(",")[0] for line in z.read(record).decode().split()} == names
+    newest = int(re.search(r"manylinux_2_(\d+)", path.name)[1])
+    have = ctypes.CDLL(None).gnu_get_libc_version
+    have.restype = ctypes.c_char_p
+    assert newest <= int(have().decode().split(".")[1])
+
+
+def run_cells(cells):
+    space = {"__name__": "__main__"}
+    for cell in cells:
+        exec(compile(cell, "<example>", "exec"), space)  # noqa: S102
+
+
+def test_notebook(tmp_path, monkeypatch):
+    monkeypatch.chdir(ROOT / "examples")
+    book = json.loads((ROOT / "python/examples/first.ipynb").read_text())
+    run_cells("".join(c["source"]) for c in book["cells"] if c["cell_type"] == "code")
+
+
+def test_guide(tmp_path, monkeypatch):
+    """Every Python example of the guide runs, in order; those of torch run with PyTorch only."""
+    for name in ("gpt-tiny.onnx", "gpt-tiny.inputs.npz", "mlp.apc", "largest.onnx"):
+        (tmp_path / name).symlink_to(ROOT / "examples" / name)
+    monkeypatch.chdir(tmp_path)
+    cells = re.findall(r"^```python\n(.*?)^```", (ROOT / "docs/guide/python.md").read_text(), re.M | re.S)
+    assert len(cells) >= 6
+    try:
+        import torch  # noqa: F401
+    except ImportError:
+        for c in cells:
+            compile(c, "<example>", "exec")
+        cells = [c for c in cells if "torch" not in c]
+    run_cells(cells)
