@@ -28,7 +28,7 @@ def export(module: Any, path: str | os.PathLike[str], inputs: Sequence[Any] | Ma
         raise UsageError("a torch module needs inputs=(...): example arguments of its forward")
     keyword = isinstance(inputs, Mapping)
     args: tuple[Any, ...] = () if keyword else tuple(inputs) if isinstance(inputs, (list, tuple)) else (inputs,)
-    given: dict[str, Any] = {"dynamo": True, "optimize": not training}
+    given: dict[str, Any] = {"dynamo": True, "optimize": not training, "verbose": False}
     if keyword:
         given["kwargs"] = dict(inputs)
     if dynamic:

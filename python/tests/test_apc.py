@@ -250,10 +250,10 @@ def test_torch_module(monkeypatch):
     module = Module()
     p = apc.plan(module, "cpux2", inputs=("x",), dynamic={"x": {0: "batch"}}, dims={"batch": 4})
     assert "batch" not in p.dims and module.training
-    assert calls.pop() == (False, ("x",), {"dynamo": True, "optimize": True,
+    assert calls.pop() == (False, ("x",), {"dynamo": True, "optimize": True, "verbose": False,
                                            "dynamic_shapes": {"x": {0: ("dim", "batch")}}})
     apc.plan(module, "cpux2", inputs=("x",), train="cross_entropy", batch=4)
-    assert calls.pop()[2] == {"dynamo": True, "optimize": False}
+    assert calls.pop()[2] == {"dynamo": True, "optimize": False, "verbose": False}
     with pytest.raises(apc.UsageError, match="inputs="):
         apc.plan(module)
     with pytest.raises(apc.UsageError, match="'z'"):
