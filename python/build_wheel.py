@@ -30,12 +30,12 @@ def said(*words):
 
 def build(folder):
     subprocess.run(["cmake", "-S", ROOT, "-B", folder, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release",
-                    "-DCMAKE_BUILD_RPATH=$ORIGIN"], check=True)
+                    "-DCMAKE_BUILD_WITH_INSTALL_RPATH=ON", "-DCMAKE_INSTALL_RPATH=$ORIGIN"], check=True)
     subprocess.run(["ninja", "-C", folder, "apc", "apcrt-stub", "apcrt_shared"], check=True)
     for name in PROGRAMS:
-        if any(not PROMISED.match(n) for n in needed(folder / name)) and "[$ORIGIN" not in said("readelf", "-d",
-                                                                                                folder / name):
-            sys.exit(f"build_wheel.py: {name} would not look for libraries in its own folder")
+        bundled = any(not PROMISED.match(n) for n in needed(folder / name))
+        if bundled and "[$ORIGIN]" not in said("readelf", "-d", folder / name):
+            sys.exit(f"build_wheel.py: {name} would not look for libraries in its own folder alone")
 
 
 def needed(file):
