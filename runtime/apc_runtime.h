@@ -77,7 +77,7 @@ typedef enum ApcType {
 
 enum { APC_MAX_RANK = 8 };
 
-/* An input or output. dims[i] is -1 if the size depends on the inputs; dim_text[i] is its formula ("batch").  The
+/* An input, an output or a state. dims[i] is -1 if the size depends on the inputs; dim_text[i] is its formula ("batch").  The
  * strings belong to the model. */
 typedef struct ApcTensorInfo {
   const char *name;
@@ -126,6 +126,12 @@ int apc_outputs(const ApcModel *model);
 /* Describe input or output `index` of the selected entry; APC_USAGE if there is none. */
 ApcStatus apc_input_info(ApcModel *model, int index, ApcTensorInfo *info);
 ApcStatus apc_output_info(ApcModel *model, int index, ApcTensorInfo *info);
+/* apc_states returns the number of states (KV caches) of the program, which all its entries share; 0 if the model could
+ * not be loaded.  apc_state_info describes state `index`, whose shape is that of the whole state even if the ranks hold
+ * parts of it; index_below is -1.  A size of -1 is fixed by the first request after apc_load or apc_reset.  APC_USAGE
+ * if there is no such state. */
+int apc_states(const ApcModel *model);
+ApcStatus apc_state_info(ApcModel *model, int index, ApcTensorInfo *info);
 /* Returns the number of ranks that run the program; 0 if the model could not be loaded. */
 int apc_ranks(const ApcModel *model);
 

@@ -74,7 +74,7 @@ static RtStatus open_model(ApcModel *m, const char *path) {
   m->symbols = malloc(sizeof *m->symbols * (p->n_symbols + 1u));
   m->checked = malloc(sizeof *m->checked * (p->n_symbols + 1u));
   m->checked_entry = PROGRAM_NONE;
-  m->dim_texts = calloc(p->n_ports + 1u, sizeof *m->dim_texts);
+  m->dim_texts = calloc((size_t)p->n_ports + p->n_states + 1, sizeof *m->dim_texts);
   if (!m->fixed || !m->symbols || !m->checked || !m->dim_texts) return rt_error(&m->error, RT_FAILED, "out of memory");
   for (uint32_t i = 0; i < p->n_symbols; i++) m->fixed[i] = -1;
   if (m->launched) return RT_OK;
@@ -180,6 +180,16 @@ static int64_t constant_value(const Program *p, uint32_t expr) {
   return p->exprs[expr].kind == PX_const ? p->exprs[expr].value : -1;
 }
 
+/* Sets sizes and their formulas, whose texts go to `texts`. */
+static void dims_info(const Program *p, ProgramList dims, char (*texts)[64], ApcTensorInfo *info) {
+  info->rank = (int)dims.n;
+  for (uint32_t d = 0; d < dims.n; d++) {
+    uint32_t e = program_list(p, dims)[d];
+    info->dims[d] = constant_value(p, e);
+    info->dim_text[d] = program_expr_text(p, e, texts[d], sizeof texts[d]);
+  }
+}
+
 static ApcStatus port_info(ApcModel *m, uint32_t n, uint32_t first, int index, ApcTensorInfo *info) {
   const Program *p = &m->artifact.program;
   memset(info, 0, sizeof *info);
@@ -188,15 +198,10 @@ static ApcStatus port_info(ApcModel *m, uint32_t n, uint32_t first, int index, A
   const ProgramPort *t = &p->ports[port];
   info->name = program_text(p, t->name);
   info->type = (ApcType)t->dtype;
-  info->rank = (int)t->dims.n;
   info->index_below = t->index_below == PROGRAM_NONE ? -1 : constant_value(p, t->index_below);
   info->index_from = t->index_negative && info->index_below > 0 ? -info->index_below : 0;
   info->index_ignored = t->index_ignored == PROGRAM_NONE ? info->index_from : constant_value(p, t->index_ignored);
-  for (uint32_t d = 0; d < t->dims.n; d++) {
-    uint32_t e = program_list(p, t->dims)[d];
-    info->dims[d] = constant_value(p, e);
-    info->dim_text[d] = program_expr_text(p, e, m->dim_texts[port][d], sizeof m->dim_texts[port][d]);
-  }
+  dims_info(p, t->dims, m->dim_texts[port], info);
   return APC_OK;
 }
 
@@ -208,6 +213,20 @@ ApcStatus apc_input_info(ApcModel *m, int index, ApcTensorInfo *info) {
 ApcStatus apc_output_info(ApcModel *m, int index, ApcTensorInfo *info) {
   if (!host_begin(m)) return not_loaded(m);
   return port_info(m, selected(m)->n_outputs, selected(m)->outputs, index, info);
+}
+
+int apc_states(const ApcModel *m) { return usable(m) ? (int)m->artifact.program.n_states : 0; }
+
+ApcStatus apc_state_info(ApcModel *m, int index, ApcTensorInfo *info) {
+  if (!host_begin(m)) return not_loaded(m);
+  const Program *p = &m->artifact.program;
+  *info = (ApcTensorInfo){.index_below = -1};
+  if (index < 0 || (uint32_t)index >= p->n_states) return host_error(m, RT_USAGE, "there is no state number %d", index);
+  const ProgramState *s = &p->states[index];
+  info->name = program_text(p, s->name);
+  info->type = (ApcType)s->dtype;
+  dims_info(p, s->dims, m->dim_texts[p->n_ports + (uint32_t)index], info);
+  return APC_OK;
 }
 
 /* ---- binding */

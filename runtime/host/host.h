@@ -69,7 +69,7 @@ struct ApcModel {
   int64_t *symbols; /* of the last request */
   int64_t *checked; /* symbols for which entry checked_entry was found to fit this machine */
   uint32_t checked_entry;
-  char (*dim_texts)[APC_MAX_RANK][64]; /* per port: the texts that ApcTensorInfo points to */
+  char (*dim_texts)[APC_MAX_RANK][64]; /* per port, then per state: the texts that ApcTensorInfo points to */
   char *description;
   struct {
     bool wanted, on;   /* on: the ranks record */

@@ -23,6 +23,22 @@ readelf -d "$build/libapcrt.so" | grep -q 'SONAME.*\[libapcrt.so.0\]'
 "$dir/shared" "$dir/program" | grep -q '^y: 12 begins with .*; 2 ranks'
 "$cc" $flag -Wall -Wextra -Werror -I runtime tests/embed/calls.c "$build/libapcrt.so" -Wl,-rpath,"$build" -o "$dir/calls"
 "$dir/calls" "$dir/program"
+# the states of a decoder, the same for every split
+"$cc" $flag -Wall -Wextra -Werror -I runtime tests/embed/states.c "$build/libapcrt.so" -Wl,-rpath,"$build" -o "$dir/states"
+decoder() {
+  "$build/apc" compile examples/llama.apc -D cache=1 -D layers=2 -D d=16 -D heads=2 -D ffn=16 -D vocab=32 -D ctx=16 \
+    --dim batch=2 --dim seq=4 -q -o "$@"
+}
+decoder "$dir/one" --target cpu
+decoder "$dir/tp" --target cpux2 --tp 2
+decoder "$dir/pp" --target cpux2 --pp 2 --micro-batches 2
+for i in 0 1; do
+  for x in keys values; do echo "0 layers.$i.attn.$x 2=2 2=2 16=16 8=8"; done
+done >"$dir/expected"
+for p in one tp pp; do
+  "$dir/states" "$dir/$p" >"$dir/said"
+  diff "$dir/expected" "$dir/said"
+done
 if command -v c++ >/dev/null; then
   printf '#include "apc_runtime.h"\nint main() { ApcModel *m; return apc_load("x", nullptr, &m); }\n' >"$dir/x.cc"
   c++ -std=c++11 -Wall -Wextra -Werror -pedantic -I runtime -fsyntax-only "$dir/x.cc"
