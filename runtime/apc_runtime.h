@@ -77,8 +77,8 @@ typedef enum ApcType {
 
 enum { APC_MAX_RANK = 8 };
 
-/* An input, an output or a state. dims[i] is -1 if the size depends on the inputs; dim_text[i] is its formula ("batch").  The
- * strings belong to the model. */
+/* An input, an output or a state.  dims[i] is -1 if the size depends on the inputs; dim_text[i] is its formula
+ * ("batch").  The strings belong to the model. */
 typedef struct ApcTensorInfo {
   const char *name;
   ApcType type;
@@ -213,6 +213,18 @@ ApcStatus apc_write_entry(ApcModel *model, const char *entry, const char *path, 
 /* Runs an entry whose inputs are the tensors of a safetensors file; every rank reads the parts it needs.  Bound inputs
  * are not used, and outputs are dropped.  APC_BAD_INPUT if the tensors of the file are not exactly the inputs. */
 ApcStatus apc_read_entry(ApcModel *model, const char *entry, const char *path);
+
+/* apc_save_states writes all states as the tensors of a safetensors file, such as the cache of a system prompt;
+ * apc_load_states replaces the states by those of a file.  The file has whole tensors, so a program that splits the
+ * states otherwise, or over another number of ranks, can load it.  Every rank reads and writes its own parts, so all
+ * machines need access to that folder.  The file is replaced at once, as by apc_write_entry.  The weights are not
+ * compared: only a program with the weights of the one that saved them gives states a meaning.
+ * A state's size that is just a symbol follows from the file, unless apc_bind_dim sets it.  APC_BAD_INPUT, before
+ * anything changes, if the tensors of the file are not exactly the states, with their types and sizes.  If reading
+ * fails after that, the ranks are gone, as after APC_FAILED.  apc_save_states returns APC_USAGE if the states are
+ * initial, and as apc_may_write; both return APC_USAGE if the program has no states. */
+ApcStatus apc_save_states(ApcModel *model, const char *path);
+ApcStatus apc_load_states(ApcModel *model, const char *path);
 
 /* Returns how many requests the last apc_run served at once: the leading dimension of its first input that is not a
  * scalar, if its first output has the same leading dimension; else 1. */

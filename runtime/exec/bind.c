@@ -246,7 +246,7 @@ static Binding *find_binding(const Executor *e, uint32_t entry, const int64_t *s
   return NULL;
 }
 
-RtStatus exec_bind(Executor *e, uint32_t entry, const int64_t *symbols, Binding **out, RtError *error) {
+RtStatus exec_bind_states(Executor *e, uint32_t entry, const int64_t *symbols, Binding **out, RtError *error) {
   Binding *b = find_binding(e, entry, symbols);
   RtStatus status = RT_OK;
   if (!b) {
@@ -256,7 +256,13 @@ RtStatus exec_bind(Executor *e, uint32_t entry, const int64_t *symbols, Binding 
     exec_binding_free(e, *place);
     *place = b;
   }
-  status = bind_states(e, b, error);
+  *out = b;
+  return bind_states(e, b, error);
+}
+
+RtStatus exec_bind(Executor *e, uint32_t entry, const int64_t *symbols, Binding **out, RtError *error) {
+  Binding *b = NULL;
+  RtStatus status = exec_bind_states(e, entry, symbols, &b, error);
   if (!status) status = exec_alloc(e, SPACE_ARENA, b->plan.bytes[SPACE_ARENA], error);
   if (!status) status = exec_alloc(e, SPACE_WINDOW, b->plan.bytes[SPACE_WINDOW], error);
   if (status) return status;

@@ -18,7 +18,7 @@ typedef struct EntryFile {
   Safetensors *header;
   const char *path;
   int fd;
-  bool writes;
+  bool writes, states;
   uint64_t unsynced;
 } EntryFile;
 
@@ -28,6 +28,19 @@ static RtStatus failed(const Executor *e, const char *path, bool writes, const c
 }
 
 /* ---- opening */
+
+/* True if the file's tensors are the states, with the sizes of the binding. */
+static bool is_of_states(const Executor *e, const EntryFile *f) {
+  const Program *p = e->p;
+  for (uint32_t i = 0; i < p->n_states; i++) {
+    const ProgramState *s = &p->states[i];
+    const SafetensorsEntry *t = safetensors_find(f->header, program_text(p, s->name));
+    if (!t || t->dtype != (DType)s->dtype || t->rank != (int)s->dims.n) return false;
+    for (uint32_t d = 0; d < s->dims.n; d++)
+      if (t->dims[d] != e->binding->values[program_list(p, s->dims)[d]]) return false;
+  }
+  return f->header->n == p->n_states;
+}
 
 static bool is_of_port(const SafetensorsEntry *t, const ProgramPort *port, const ProgramShape *shape) {
   bool same = t && t->dtype == (DType)port->dtype && t->rank == shape->rank;
@@ -51,7 +64,8 @@ static RtStatus open_header(const Executor *e, EntryFile *f, uint64_t mark, RtEr
   Diags *diags = diags_new(f->arena);
   uint64_t hash;
   f->header = safetensors_open_header(diags, f->path, f->writes ? mark : 0, &hash);
-  if (f->header && is_of_entry(e, f) && (f->writes || hash == mark)) return RT_OK;
+  bool fits = f->header && (f->states ? is_of_states(e, f) : is_of_entry(e, f));
+  if (fits && (f->writes || hash == mark)) return RT_OK;
   bool other = f->header || diags->n == 0;
   return rt_error(error, RT_BAD_INPUT,
                   "rank %u: %s: %s; every rank %s its own parts of the file, so all machines must share that folder",
@@ -59,15 +73,17 @@ static RtStatus open_header(const Executor *e, EntryFile *f, uint64_t mark, RtEr
                   f->writes ? "writes" : "reads");
 }
 
-RtStatus entry_file_open(Executor *e, const RequestFile *file, bool writes, RtError *error) {
+RtStatus entry_file_open(Executor *e, const RequestFile *file, uint32_t kind, RtError *error) {
+  bool writes = kind == REQUEST_WRITE || kind == REQUEST_WRITE_STATES;
   EntryFile *f = e->file = calloc(1, sizeof *f);
   if (!f) return rt_error(error, RT_FAILED, "out of memory");
-  *f = (EntryFile){.arena = arena_new(), .path = file->path, .fd = -1, .writes = writes};
+  *f = (EntryFile){
+      .arena = arena_new(), .path = file->path, .fd = -1, .writes = writes, .states = request_is_of_state_file(kind)};
   RtStatus status = open_header(e, f, file->mark, error);
   if (status) return status;
   const ProgramEntry *entry = &e->p->entries[e->binding->entry];
   free(e->sums.of);
-  e->sums.n = writes ? entry->n_outputs : 0u;
+  e->sums.n = kind == REQUEST_WRITE ? entry->n_outputs : 0u;
   e->sums.of = calloc(e->sums.n + 1u, sizeof *e->sums.of);
   if (!e->sums.of) return rt_error(error, RT_FAILED, "out of memory");
   f->fd = open(f->path, (writes ? O_WRONLY : O_RDONLY) | O_CLOEXEC);
@@ -178,6 +194,13 @@ RtStatus entry_file_feed(const Executor *e, const DeviceCall *c, RtError *error)
   if (!e->host_memory) free(part);
   return status;
 }
+
+RtStatus entry_file_move(const Executor *e, const char *name, const int64_t *start, const int64_t *extents, char *data,
+                         RtError *error) {
+  return move_part(e, e->file, safetensors_find(e->file->header, name), start, extents, data, NULL, error);
+}
+
+bool entry_file_writes(const Executor *e) { return e->file->writes; }
 
 RtStatus entry_file_close(Executor *e, RtStatus status, RtError *error) {
   EntryFile *f = e->file;

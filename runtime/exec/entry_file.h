@@ -15,13 +15,25 @@
 
 #include "runtime/exec/internal.h"
 
-/* Opens the file into e->file, after the entry is bound.  RT_BAD_INPUT names rank, file and fault. */
-RtStatus entry_file_open(Executor *e, const RequestFile *file, bool writes, RtError *error);
+/* Opens the file of a request into e->file, after the entry is bound; with request_is_of_state_file its tensors are the
+ * program's states.  RT_BAD_INPUT names rank, file and fault. */
+RtStatus entry_file_open(Executor *e, const RequestFile *file, uint32_t kind, RtError *error);
 
 /* Execute one call: read the part of a tensor from the file, or write it.  Outputs of an entry that reads are
  * dropped. */
 RtStatus entry_file_feed(const Executor *e, const DeviceCall *c, RtError *error);
 RtStatus entry_file_fetch(const Executor *e, const DeviceCall *c, RtError *error);
+
+/* state_file.c: writes this rank's parts of the states, unless a rank before it in the stage has the same part; or
+ * reads them. */
+RtStatus entry_file_states(Executor *e, RtError *error);
+
+/* True if the open file is written. */
+bool entry_file_writes(const Executor *e);
+
+/* Moves a part of the tensor `name`, from `start` on, between the file and contiguous `data`. */
+RtStatus entry_file_move(const Executor *e, const char *name, const int64_t *start, const int64_t *extents, char *data,
+                         RtError *error);
 
 /* Closes the file.  If `status` is RT_OK, waits until the written bytes are on the disk; else returns it. */
 RtStatus entry_file_close(Executor *e, RtStatus status, RtError *error);

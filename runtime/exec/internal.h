@@ -169,6 +169,8 @@ RtStatus exec_alloc(Executor *e, ProgramSpace space, uint64_t bytes, RtError *er
 
 /* Finds or makes the binding of an entry for these symbols. */
 RtStatus exec_bind(Executor *e, uint32_t entry, const int64_t *symbols, Binding **out, RtError *error);
+/* The same for requests that use states only: without the memory of intermediate values. */
+RtStatus exec_bind_states(Executor *e, uint32_t entry, const int64_t *symbols, Binding **out, RtError *error);
 /* Frees a binding; NULL is allowed. */
 void exec_binding_free(const Executor *e, Binding *b);
 

@@ -23,11 +23,18 @@ typedef enum RequestKind {
   REQUEST_RECORDED, /* copies the records to the I/O area, from byte symbols[0] on, rank by rank */
   REQUEST_WRITE,    /* runs an entry without inputs, whose outputs go into a file */
   REQUEST_SUMS,     /* copies each rank's checksums of its written parts to the I/O area, as records: one per output */
-  REQUEST_READ      /* runs an entry whose inputs come from a file; its outputs are dropped */
+  REQUEST_READ,     /* runs an entry whose inputs come from a file; its outputs are dropped */
+  REQUEST_WRITE_STATES, /* writes the states to a file; entry and symbols are those of the request that made them */
+  REQUEST_READ_STATES   /* makes the states anew, for an entry and symbols, from a file */
 } RequestKind;
 
 /* True if the host passes a file with the request. */
-static inline bool request_has_file(uint32_t kind) { return kind == REQUEST_WRITE || kind == REQUEST_READ; }
+static inline bool request_is_of_state_file(uint32_t kind) {
+  return kind == REQUEST_WRITE_STATES || kind == REQUEST_READ_STATES;
+}
+static inline bool request_has_file(uint32_t kind) {
+  return kind == REQUEST_WRITE || kind == REQUEST_READ || request_is_of_state_file(kind);
+}
 
 /* True if the ranks answer with blocks instead of outputs. */
 static inline bool request_gives(uint32_t kind) { return kind == REQUEST_RECORDED || kind == REQUEST_SUMS; }

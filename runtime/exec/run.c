@@ -276,10 +276,13 @@ RtStatus exec_run_file(Executor *e, const RequestHead *head, const int64_t *symb
     return rt_error(error, RT_INTERNAL, "the host sent an unknown request");
   memcpy(classes, e->class_bytes, sizeof classes);
   e->io = NULL, e->record = NULL;
-  RtStatus status = exec_bind(e, head->entry, symbols, &e->binding, error);
-  if (!status) status = entry_file_open(e, file, head->kind == REQUEST_WRITE, error);
+  bool states = request_is_of_state_file(head->kind);
+  if (head->kind == REQUEST_READ_STATES) e->has_states = false;
+  RtStatus status = states ? exec_bind_states(e, head->entry, symbols, &e->binding, error)
+                           : exec_bind(e, head->entry, symbols, &e->binding, error);
+  if (!status) status = entry_file_open(e, file, head->kind, error);
   e->request = head->number;
-  if (!status) status = run_schedule(e, head->entry, error);
+  if (!status) status = states ? entry_file_states(e, error) : run_schedule(e, head->entry, error);
   status = entry_file_close(e, status, error);
   if (!status) status = param_files_unchanged(e->options.files, RT_FAILED, error);
   memcpy(e->class_bytes, classes, sizeof classes);

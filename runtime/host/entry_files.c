@@ -86,8 +86,8 @@ static RtStatus write_sums(ApcModel *m, uint32_t entry, const SafetensorsHeader 
 }
 
 /* Writes the header; the ranks write the tensors; then writes the checksums and the right first 8 bytes. */
-static RtStatus write_file(ApcModel *m, uint32_t entry, const int64_t *symbols, const SafetensorsHeader *h,
-                           FileWriter *w) {
+static RtStatus write_file(ApcModel *m, RequestKind kind, uint32_t entry, const int64_t *symbols,
+                           const SafetensorsHeader *h, FileWriter *w) {
   RequestFile file = {.mark = fresh_mark(m)};
   uint64_t length, marked;
   memcpy(&length, h->bytes, sizeof length);
@@ -97,9 +97,19 @@ static RtStatus write_file(ApcModel *m, uint32_t entry, const int64_t *symbols, 
   file_writer_add(w, &marked, sizeof marked);
   file_writer_add(w, h->bytes + sizeof length, h->n - sizeof length);
   if (!file_writer_flush(w)) return RT_OK; /* the writer has reported why */
-  status = host_request_file(m, REQUEST_WRITE, entry, symbols, &file);
+  status = host_request_file(m, kind, entry, symbols, &file);
   if (!status) status = write_sums(m, entry, h, w);
   if (!status) file_writer_put(w, 0, &length, sizeof length);
+  return status;
+}
+
+RtStatus host_write_tensors(ApcModel *m, RequestKind kind, uint32_t entry, const int64_t *symbols,
+                            const SafetensorsHeader *h, const char *path, const HostFiles *f) {
+  RtStatus status = RT_OK;
+  FileWriter *w = file_writer_open_shared(f->diags, path, 0666, h->file_bytes);
+  if (w) status = write_file(m, kind, entry, symbols, h, w);
+  if (w && (status || f->diags->errors)) file_writer_abandon(w);
+  else if (w) file_writer_finish(w);
   return status;
 }
 
@@ -109,12 +119,8 @@ static RtStatus write_entry(ApcModel *m, uint32_t entry, const int64_t *symbols,
   SafetensorsHeader h = {0};
   RtStatus status = request_layout(&m->artifact.program, entry, symbols, &layout, &m->error);
   if (status) return status;
-  FileWriter *w = NULL;
   if (header_of(m, entry, &layout, path, meta, n_meta, f, &h))
-    w = file_writer_open_shared(f->diags, path, 0666, h.file_bytes);
-  if (w) status = write_file(m, entry, symbols, &h, w);
-  if (w && (status || f->diags->errors)) file_writer_abandon(w);
-  else if (w) file_writer_finish(w);
+    status = host_write_tensors(m, REQUEST_WRITE, entry, symbols, &h, path, f);
   free(h.bytes);
   request_layout_free(&layout);
   return status;
@@ -154,26 +160,29 @@ static ApcStatus fits(ApcModel *m, uint32_t entry, const char *path, const Safet
                     e->n_inputs);
 }
 
+ApcStatus host_read_tensors(ApcModel *m, RequestKind kind, uint32_t entry, const int64_t *symbols, uint64_t mark,
+                            const char *path) {
+  RequestFile file = {.mark = mark};
+  char *whole = realpath(path, NULL);
+  if (!whole) return host_error(m, RT_BAD_INPUT, "%s: the file no longer exists", path);
+  RtStatus status = name_file(m, whole, &file);
+  if (!status) status = host_request_file(m, kind, entry, symbols, &file);
+  free(whole);
+  return host_status(m, status);
+}
+
 ApcStatus apc_read_entry(ApcModel *m, const char *entry, const char *path) {
   int64_t symbols[PROGRAM_MAX_SYMBOLS];
   uint32_t which;
-  RequestFile file;
+  uint64_t mark;
   if (!host_begin(m)) return (ApcStatus)rt_exit_code(m->error.status);
   RtStatus status = host_find_entry(m, entry, &which);
   if (!status) status = host_symbols(m, which, symbols);
   if (status) return host_status(m, status);
   HostFiles f = host_files_begin();
-  Safetensors *s = safetensors_open_header(f.diags, path, 0, &file.mark);
+  Safetensors *s = safetensors_open_header(f.diags, path, 0, &mark);
   ApcStatus result = s ? fits(m, which, path, s) : APC_OK;
-  char *whole = s && !result ? realpath(path, NULL) : NULL;
-  if (whole) {
-    status = name_file(m, whole, &file);
-    if (!status) status = host_request_file(m, REQUEST_READ, which, symbols, &file);
-    result = status ? host_status(m, status) : APC_OK;
-  } else if (s && !result) {
-    result = host_error(m, RT_BAD_INPUT, "%s: the file no longer exists", path);
-  }
-  free(whole);
+  if (s && !result) result = host_read_tensors(m, REQUEST_READ, which, symbols, mark, path);
   if (s) safetensors_close(s);
   return host_files_end(m, f, path, result);
 }

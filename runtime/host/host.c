@@ -455,6 +455,7 @@ static RtStatus end(ApcModel *m, RtStatus status) {
   host_inputs_take_back(m);
   session_stop(m->session);
   m->session = NULL;
+  m->states.made = m->kept_states.made = false;
   m->profile.on = false;
   m->io = NULL;
   request_layout_free(&m->layout);
@@ -474,15 +475,20 @@ static RtStatus send(ApcModel *m, const RequestHead *head, const int64_t *symbol
 static RtStatus ask(ApcModel *m, RequestKind kind, uint32_t entry, const int64_t *symbols, uint32_t n_symbols,
                     const RequestFile *file) {
   RequestHead head = {(uint32_t)kind, entry, n_symbols, m->requests++};
-  if (m->launched && file) return launched_run_file(m->launched, &head, symbols, file, &m->error);
-  if (m->launched) {
+  RtStatus status;
+  if (m->launched && file) {
+    status = launched_run_file(m->launched, &head, symbols, file, &m->error);
+  } else if (m->launched) {
     bool inputs = m->inputs_new;
     m->inputs_new = false;
-    return launched_run(m->launched, &head, symbols, kind == REQUEST_RUN ? &m->layout : NULL, inputs, &m->error);
+    status = launched_run(m->launched, &head, symbols, kind == REQUEST_RUN ? &m->layout : NULL, inputs, &m->error);
+  } else {
+    status = send(m, &head, symbols, file);
+    if (!status) status = session_wait(m->session, &m->error);
+    status = end(m, status);
   }
-  RtStatus status = send(m, &head, symbols, file);
-  if (!status) status = session_wait(m->session, &m->error);
-  return end(m, status);
+  if (!status) host_states_note(m, kind, entry, symbols);
+  return status;
 }
 
 RtStatus host_request_file(ApcModel *m, RequestKind kind, uint32_t entry, const int64_t *symbols,
@@ -578,6 +584,7 @@ ApcStatus apc_wait(ApcModel *m, int timeout_ms) {
   if (!status && !done) return APC_PENDING;
   m->submitted = false;
   status = end(m, status);
+  if (!status) host_states_note(m, REQUEST_RUN, m->ran_entry, m->symbols);
   count_run(m);
   return finish(m, status);
 }

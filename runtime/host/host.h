@@ -7,6 +7,7 @@
 #include <jansson.h>
 
 #include "base/file.h"
+#include "base/safetensors.h"
 #include "base/tensor.h"
 #include "base/text.h"
 #include "runtime/apc_runtime.h"
@@ -41,6 +42,13 @@ typedef struct Feed {
   char *input, *output;
 } Feed;
 
+/* The request that fixed the sizes of the states. */
+typedef struct HostStates {
+  bool made; /* false: the states are initial and have no sizes yet */
+  uint32_t entry;
+  int64_t symbols[PROGRAM_MAX_SYMBOLS];
+} HostStates;
+
 struct ApcModel {
   Artifact artifact; /* only the tables are mapped */
   ParamFiles *files; /* NULL under a launcher, where every rank opens its own */
@@ -69,6 +77,7 @@ struct ApcModel {
   int64_t *symbols; /* of the last request */
   int64_t *checked; /* symbols for which entry checked_entry was found to fit this machine */
   uint32_t checked_entry;
+  HostStates states, kept_states;      /* of the ranks now, and at the last apc_keep */
   char (*dim_texts)[APC_MAX_RANK][64]; /* per port, then per state: the texts that ApcTensorInfo points to */
   char *description;
   struct {
@@ -152,6 +161,16 @@ void host_inputs_take_back(ApcModel *m);
 
 /* Returns the first byte of the I/O area after its data: the last layout, and inputs that lie there. */
 size_t host_inputs_end(const ApcModel *m);
+
+/* runtime/host/entry_files.c: write and read a file with the ranks, for a request with a file.  host_write_tensors
+ * reports faults of the file to f->diags; `mark` is the hash of the header of the file to be read. */
+RtStatus host_write_tensors(ApcModel *m, RequestKind kind, uint32_t entry, const int64_t *symbols,
+                            const SafetensorsHeader *h, const char *path, const HostFiles *f);
+ApcStatus host_read_tensors(ApcModel *m, RequestKind kind, uint32_t entry, const int64_t *symbols, uint64_t mark,
+                            const char *path);
+
+/* runtime/host/state_files.c.  Notes the effect of a successful request on the sizes of the states. */
+void host_states_note(ApcModel *m, RequestKind kind, uint32_t entry, const int64_t *symbols);
 
 /* runtime/host/outputs.c.  RT_BAD_INPUT if a result of the request at m->layout does not fit the memory bound to it. */
 RtStatus host_outputs_check(ApcModel *m, uint32_t entry);

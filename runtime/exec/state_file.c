@@ -1,0 +1,95 @@
+/* runtime/exec/state_file.c - states as tensors of a safetensors file (entry_file.h).
+ *
+ * A rank has, per state of its stage, the elements of an interval; if the micro-batches share the state, one part per
+ * slot.  Several ranks may have the same part: the first of them in the stage writes it, all read it.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/dtype.h"
+#include "runtime/exec/entry_file.h"
+
+static RtStatus move_bytes(const Executor *e, const ProgramState *s, const int64_t *lo, const int64_t *extent, char *at,
+                           uint64_t bytes, RtError *error) {
+  const char *name = program_text(e->p, s->name);
+  if (e->host_memory) return entry_file_move(e, name, lo, extent, at, error);
+  char *part = malloc(bytes + 1);
+  if (!part) return rt_error(error, RT_FAILED, "out of memory: %llu bytes of a state", (unsigned long long)bytes);
+  RtStatus status = entry_file_writes(e) ? e->ops->read(e->device, part, at, bytes, error) : RT_OK;
+  if (!status) status = entry_file_move(e, name, lo, extent, part, error);
+  if (!status && !entry_file_writes(e)) status = e->ops->upload(e->device, at, part, bytes, error);
+  free(part);
+  return status;
+}
+
+/* Moves this rank's part of a state in one slot, for the micro-batch in the binding's values. */
+static RtStatus move_slot(const Executor *e, const ProgramState *s, uint32_t slot, RtError *error) {
+  const Program *p = e->p;
+  const Binding *b = e->binding;
+  int64_t lo[PROGRAM_MAX_RANK], extent[PROGRAM_MAX_RANK];
+  uint64_t bytes = dtype_bytes((DType)s->dtype), room = b->plan.slot_bytes[s->buffer];
+  bool inside = true;
+  for (uint32_t d = 0; d < s->dims.n; d++) {
+    int64_t hi = b->values[program_list(p, s->interval)[2 * d + 1]];
+    lo[d] = b->values[program_list(p, s->interval)[2 * d]];
+    extent[d] = hi - lo[d];
+    inside = inside && lo[d] >= 0 && hi >= lo[d] && hi <= b->values[program_list(p, s->dims)[d]] &&
+             !__builtin_mul_overflow(bytes, (uint64_t)extent[d], &bytes);
+  }
+  if (!inside || bytes > room)
+    return rt_error(error, RT_BAD_INPUT, "damaged program: the part of state '%s' does not fit",
+                    program_text(p, s->name));
+  if (bytes == 0) return RT_OK;
+  char *at = e->spaces[SPACE_STATE].data + b->plan.offsets[s->buffer] + slot * room;
+  return move_bytes(e, s, lo, extent, at, bytes, error);
+}
+
+static bool equal_part(const Program *p, const ProgramState *s, const int64_t *a, const int64_t *b) {
+  for (uint32_t i = 0; i < s->interval.n; i++) {
+    uint32_t x = program_list(p, s->interval)[i];
+    if (a[x] != b[x]) return false;
+  }
+  return true;
+}
+
+/* Clears the flag of each state whose part an earlier rank of the stage has too. */
+static RtStatus find_owned(const Executor *e, uint32_t slot, int64_t *values, bool *owned, RtError *error) {
+  const Program *p = e->p;
+  RtStatus status = RT_OK;
+  for (uint32_t r = e->stage * p->ranks_per_stage; r < e->options.rank && !status; r++) {
+    int64_t c[PROGRAM_MAX_AXES];
+    program_coordinates(p, r, c);
+    if (p->mb_axis != PROGRAM_NONE) c[p->mb_axis] = slot;
+    status = program_eval(p, e->binding->symbols, c, values, error);
+    for (uint32_t i = 0; i < p->n_states && !status; i++)
+      owned[i] = owned[i] && !equal_part(p, &p->states[i], e->binding->values, values);
+  }
+  return status;
+}
+
+static RtStatus move_slots(Executor *e, uint32_t slot, int64_t *values, bool *owned, RtError *error) {
+  const Program *p = e->p;
+  RtStatus status = exec_micro_batch(e, e->binding, slot, error);
+  memset(owned, true, p->n_states);
+  if (!status && entry_file_writes(e)) status = find_owned(e, slot, values, owned, error);
+  for (uint32_t i = 0; i < p->n_states && !status; i++) {
+    const ProgramState *s = &p->states[i];
+    if (s->stage == e->stage && slot < p->buffers[s->buffer].slots && owned[i]) status = move_slot(e, s, slot, error);
+  }
+  return status;
+}
+
+RtStatus entry_file_states(Executor *e, RtError *error) {
+  const Program *p = e->p;
+  uint32_t before = e->binding->mb, slots = 0;
+  int64_t *values = malloc(sizeof *values * (p->n_exprs + 1u));
+  bool *owned = malloc(p->n_states + 1u);
+  RtStatus status = values && owned ? RT_OK : rt_error(error, RT_FAILED, "out of memory");
+  for (uint32_t i = 0; i < p->n_states; i++)
+    if (p->buffers[p->states[i].buffer].slots > slots) slots = p->buffers[p->states[i].buffer].slots;
+  for (uint32_t slot = 0; slot < slots && !status; slot++) status = move_slots(e, slot, values, owned, error);
+  if (!status) status = exec_micro_batch(e, e->binding, before, error);
+  free(values);
+  free(owned);
+  return status;
+}

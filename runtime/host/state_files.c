@@ -1,0 +1,148 @@
+/* runtime/host/state_files.c - all states of a program as tensors of a safetensors file.
+ *
+ * The host makes or checks the header; the ranks move their parts (runtime/exec/state_file.c).  The file has whole
+ * tensors, so the number of ranks that wrote it does not matter.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/safetensors.h"
+#include "runtime/host/host.h"
+
+void host_states_note(ApcModel *m, RequestKind kind, uint32_t entry, const int64_t *symbols) {
+  const bool uses = kind == REQUEST_RUN || kind == REQUEST_WRITE || kind == REQUEST_READ;
+  if (kind == REQUEST_RESET) m->states.made = false;
+  if (kind == REQUEST_KEEP) m->kept_states = m->states;
+  if (kind == REQUEST_BACK) m->states = m->kept_states;
+  if (kind != REQUEST_READ_STATES && (!uses || m->states.made)) return;
+  m->states.made = true;
+  m->states.entry = entry;
+  memcpy(m->states.symbols, symbols, sizeof *symbols * m->artifact.program.n_symbols);
+}
+
+/* Computes the values of all expressions, which the caller frees; those of places are of no use. */
+static RtStatus sizes_for(ApcModel *m, const int64_t *symbols, int64_t **out) {
+  const Program *p = &m->artifact.program;
+  int64_t c[PROGRAM_MAX_AXES] = {0};
+  *out = malloc(sizeof **out * (p->n_exprs + 1u));
+  if (!*out) return rt_error(&m->error, RT_FAILED, "out of memory");
+  return program_eval(p, symbols, c, *out, &m->error);
+}
+
+static RtStatus has_states(ApcModel *m) {
+  return m->artifact.program.n_states ? RT_OK : rt_error(&m->error, RT_USAGE, "the program has no states");
+}
+
+/* ---- saving */
+
+static bool header_of(const ApcModel *m, const int64_t *values, const char *path, const HostFiles *f,
+                      SafetensorsHeader *out) {
+  const Program *p = &m->artifact.program;
+  NamedTensor *list = ARENA_ARRAY(f->arena, NamedTensor, p->n_states);
+  for (uint32_t i = 0; i < p->n_states; i++) {
+    const ProgramState *s = &p->states[i];
+    int64_t dims[TENSOR_MAX_RANK];
+    for (uint32_t d = 0; d < s->dims.n; d++) dims[d] = values[program_list(p, s->dims)[d]];
+    list[i] = (NamedTensor){program_text(p, s->name), tensor_view((DType)s->dtype, (int)s->dims.n, dims, NULL)};
+  }
+  return safetensors_header(f->diags, path, list, p->n_states, NULL, 0, out);
+}
+
+ApcStatus apc_save_states(ApcModel *m, const char *path) {
+  ApcStatus may = apc_may_write(m, path);
+  if (may) return may;
+  RtStatus status = has_states(m);
+  if (!status && !m->states.made)
+    status = rt_error(&m->error, RT_USAGE, "the states are initial: no request has run since they were made or reset");
+  if (status) return host_status(m, status);
+  SafetensorsHeader h = {0};
+  int64_t *values;
+  HostFiles f = host_files_begin();
+  status = sizes_for(m, m->states.symbols, &values);
+  if (!status && header_of(m, values, path, &f, &h))
+    status = host_write_tensors(m, REQUEST_WRITE_STATES, m->states.entry, m->states.symbols, &h, path, &f);
+  free(h.bytes);
+  free(values);
+  return host_files_end(m, f, path, host_status(m, status));
+}
+
+/* ---- loading */
+
+/* Sets the symbols: as bound, else by dimensions of states that are just a symbol, else as planned. */
+static void symbols_of(const ApcModel *m, const Safetensors *file, int64_t *symbols) {
+  const Program *p = &m->artifact.program;
+  memcpy(symbols, m->fixed, sizeof *symbols * p->n_symbols);
+  for (uint32_t i = 0; i < p->n_states; i++) {
+    const ProgramState *s = &p->states[i];
+    const SafetensorsEntry *t = safetensors_find(file, program_text(p, s->name));
+    for (uint32_t d = 0; t && t->rank == (int)s->dims.n && d < s->dims.n; d++) {
+      const ProgramExpr *x = &p->exprs[program_list(p, s->dims)[d]];
+      if (x->kind == PX_sym && symbols[x->a] < 0) symbols[x->a] = t->dims[d];
+    }
+  }
+  for (uint32_t i = 0; i < p->n_symbols; i++) {
+    const ProgramSymbol *x = &p->symbols[i];
+    if (symbols[i] < 0) symbols[i] = x->hint ? x->hint : (x->min + x->multiple - 1) / x->multiple * x->multiple;
+  }
+}
+
+static RtStatus symbols_fit(ApcModel *m, const char *path, const int64_t *symbols) {
+  const Program *p = &m->artifact.program;
+  for (uint32_t i = 0; i < p->n_symbols; i++) {
+    const ProgramSymbol *x = &p->symbols[i];
+    if (symbols[i] < x->min || (x->max && symbols[i] > x->max) || symbols[i] % x->multiple)
+      return rt_error(&m->error, RT_BAD_INPUT, "%s: %s = %lld, which the program was not compiled for", path,
+                      program_text(p, x->name), (long long)symbols[i]);
+  }
+  return RT_OK;
+}
+
+static RtStatus state_fits(ApcModel *m, const char *path, const Safetensors *file, const ProgramState *s,
+                           const int64_t *values) {
+  const Program *p = &m->artifact.program;
+  const char *name = program_text(p, s->name);
+  const SafetensorsEntry *t = safetensors_find(file, name);
+  if (!t) return rt_error(&m->error, RT_BAD_INPUT, "%s: there is no state '%s' in the file", path, name);
+  if (t->dtype != (DType)s->dtype)
+    return rt_error(&m->error, RT_BAD_INPUT, "%s: state '%s' is %s, but the program has %s", path, name,
+                    dtype_name(t->dtype), dtype_name((DType)s->dtype));
+  if (t->rank != (int)s->dims.n)
+    return rt_error(&m->error, RT_BAD_INPUT, "%s: state '%s' has %d dimensions, but the program has %u", path, name,
+                    t->rank, s->dims.n);
+  for (int d = 0; d < t->rank; d++) {
+    int64_t size = values[program_list(p, s->dims)[d]];
+    if (t->dims[d] != size)
+      return rt_error(&m->error, RT_BAD_INPUT, "%s: dimension %d of state '%s' is %lld, but the program has %lld", path,
+                      d, name, (long long)t->dims[d], (long long)size);
+  }
+  return RT_OK;
+}
+
+/* Refuses files with other tensors than the states of the program. */
+static RtStatus file_fits(ApcModel *m, const char *path, const Safetensors *file, const int64_t *symbols) {
+  const Program *p = &m->artifact.program;
+  int64_t *values = NULL;
+  RtStatus status = symbols_fit(m, path, symbols);
+  if (!status) status = sizes_for(m, symbols, &values);
+  for (uint32_t i = 0; i < p->n_states && !status; i++) status = state_fits(m, path, file, &p->states[i], values);
+  free(values);
+  if (!status && file->n != p->n_states)
+    status = rt_error(&m->error, RT_BAD_INPUT, "%s has %zu tensors, but the program has %u states", path, file->n,
+                      p->n_states);
+  return status;
+}
+
+ApcStatus apc_load_states(ApcModel *m, const char *path) {
+  int64_t symbols[PROGRAM_MAX_SYMBOLS];
+  uint64_t mark;
+  if (!host_begin(m)) return (ApcStatus)rt_exit_code(m->error.status);
+  RtStatus status = has_states(m);
+  if (status) return host_status(m, status);
+  HostFiles f = host_files_begin();
+  Safetensors *file = safetensors_open_header(f.diags, path, 0, &mark);
+  if (file) symbols_of(m, file, symbols), status = file_fits(m, path, file, symbols);
+  ApcStatus result = host_status(m, status);
+  if (file && !result) result = host_read_tensors(m, REQUEST_READ_STATES, m->entry, symbols, mark, path);
+  if (file) safetensors_close(file);
+  return host_files_end(m, f, path, result);
+}
