@@ -412,6 +412,7 @@ void exec_close(Executor *e) {
   free(e->capacity);
   free(e->state_values);
   free(e->kept.data);
+  free(e->kept.state_values);
   free(e->sums.of);
   free(e->tickets);
   free(e->need);

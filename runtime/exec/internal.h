@@ -125,7 +125,8 @@ struct Executor {
   bool has_states;
   struct {
     char *data; /* NULL: nothing was kept */
-    uint64_t bytes;
+    uint64_t bytes, state_bytes;
+    int64_t *state_values; /* as below */
     bool has_states;
   } kept;                /* set by exec_keep */
   uint64_t not_finite;   /* set by exec_look: 1 + the first trained weight with an infinity or a NaN; 0: none */

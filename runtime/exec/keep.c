@@ -37,9 +37,13 @@ static RtStatus move_weight(Executor *e, const TrainedPart *part, void *context,
 
 static RtStatus move_all(Executor *e, bool back, RtError *error) {
   Copy c = {e->kept.data, back};
-  Space *states = &e->spaces[SPACE_STATE];
   RtStatus status = exec_each_trained(e, move_weight, &c, error);
-  return status || !e->kept.has_states ? status : move(e, &c, states->data, states->bytes, error);
+  return status || !e->kept.has_states ? status : move(e, &c, e->spaces[SPACE_STATE].data, e->kept.state_bytes, error);
+}
+
+/* Copies the sizes of the states, which may be others when they are restored. */
+static void copy_sizes(const Executor *e, int64_t *to, const int64_t *from) {
+  memcpy(to, from, sizeof *to * EXEC_STATE_VALUES * (e->p->n_states + 1u));
 }
 
 RtStatus exec_keep(Executor *e, RtError *error) {
@@ -51,17 +55,23 @@ RtStatus exec_keep(Executor *e, RtError *error) {
     e->kept.bytes = bytes;
     e->kept.data = malloc(bytes + 1);
   }
-  if (!e->kept.data)
+  if (!e->kept.state_values)
+    e->kept.state_values = malloc(sizeof *e->state_values * EXEC_STATE_VALUES * (e->p->n_states + 1u));
+  if (!e->kept.data || !e->kept.state_values)
     return rt_error(error, RT_FAILED, "out of memory: %llu bytes for a copy of weights and states",
                     (unsigned long long)bytes);
   e->kept.has_states = e->has_states;
+  e->kept.state_bytes = e->has_states ? e->spaces[SPACE_STATE].bytes : 0;
+  copy_sizes(e, e->kept.state_values, e->state_values);
   return move_all(e, false, error);
 }
 
-/* States that did not exist at exec_keep become initial again. */
+/* States that did not exist at exec_keep become initial again.  The others get the sizes that they had; their memory
+ * never shrinks. */
 RtStatus exec_back(Executor *e, RtError *error) {
-  if (!e->kept.data) return rt_error(error, RT_INTERNAL, "nothing was kept");
+  if (!e->kept.data || !e->kept.state_values) return rt_error(error, RT_INTERNAL, "nothing was kept");
   e->has_states = e->kept.has_states;
+  copy_sizes(e, e->state_values, e->kept.state_values);
   return move_all(e, true, error);
 }
 

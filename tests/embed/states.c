@@ -5,6 +5,8 @@
  *                             decodes the same 4, also after a reset and in a model that has run nothing
  *   states PROGRAM FILE load  loads the states, decodes 4 tokens and prints them
  *   states PROGRAM FILE bad   the states of FILE are refused, and those that were there remain
+ *   states PROGRAM FILE sizes of a program with any batch: apc_back restores states of other sizes than the present
+ *                             ones, and saved ones load
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,28 +26,31 @@ static int print_states(ApcModel *m) {
   return strstr(apc_error(m), "there is no state number") == NULL;
 }
 
-enum { BATCH = 2, VOCAB = 32, STEPS = 4 };
+enum { BATCH = 2, MOST_BATCH = 6, VOCAB = 32, STEPS = 4 };
 
 static int failed;
 
 #define CHECK(x) ((x) ? (void)0 : (void)(failed++, printf("%s:%d: not %s\n", __FILE__, __LINE__, #x)))
 
-/* Decodes STEPS tokens of each sequence from position `at` on.  The tokens do not depend on the results, so equal
- * sums of the logits show equal states. */
-static void decode(ApcModel *m, int64_t at, double *sums) {
-  float logits[BATCH * VOCAB];
+/* Decodes STEPS tokens of each of `batch` sequences from position `at` on.  The tokens do not depend on the results, so
+ * equal sums of the logits show equal states. */
+static void decode_batch(ApcModel *m, int batch, int64_t at, double *sums) {
+  float logits[MOST_BATCH * VOCAB];
   for (int i = 0; i < STEPS; i++, at++) {
-    int64_t tokens[BATCH] = {(at * 7 + 3) % VOCAB, (at * 5 + 1) % VOCAB}, shape[2] = {BATCH, 1};
+    int64_t tokens[MOST_BATCH], shape[2] = {batch, 1};
+    for (int k = 0; k < batch; k++) tokens[k] = (at * (7 + 2 * k) + 3 + 5 * k) % VOCAB;
     CHECK(apc_bind_input(m, "tokens", APC_I64, 2, shape, tokens) == APC_OK);
     CHECK(apc_bind_input(m, "at", APC_I64, 0, NULL, &at) == APC_OK);
-    if (apc_run(m, "decode") || apc_read_output(m, "logits", logits, sizeof logits)) {
+    if (apc_run(m, "decode") || apc_read_output(m, "logits", logits, sizeof *logits * (size_t)(batch * VOCAB))) {
       printf("%s\n", apc_error(m));
       exit(1);
     }
     sums[i] = 0;
-    for (int k = 0; k < BATCH * VOCAB; k++) sums[i] += logits[k] * (k % 9 - 4);
+    for (int k = 0; k < batch * VOCAB; k++) sums[i] += logits[k] * (k % 9 - 4);
   }
 }
+
+static void decode(ApcModel *m, int64_t at, double *sums) { decode_batch(m, BATCH, at, sums); }
 
 static void print_sums(const double *sums) {
   for (int i = 0; i < STEPS; i++) printf("%.4f\n", sums[i] * 1e3);
@@ -109,6 +114,28 @@ static void refuse(const char *program, const char *file) {
   apc_close(m);
 }
 
+static void change_sizes(const char *program, const char *file) {
+  double sums[STEPS], wanted[STEPS], again[STEPS];
+  const int other[] = {1, MOST_BATCH};
+  for (int i = 0; i < 2; i++) {
+    ApcModel *m = open_model(program);
+    decode(m, 0, sums);
+    CHECK(apc_keep(m) == APC_OK && apc_save_states(m, file) == APC_OK);
+    decode(m, STEPS, wanted);
+    CHECK(apc_reset(m) == APC_OK);
+    decode_batch(m, other[i], 0, sums);
+    CHECK(apc_back(m) == APC_OK);
+    decode(m, STEPS, again);
+    CHECK(equal(wanted, again));
+    CHECK(apc_reset(m) == APC_OK);
+    decode_batch(m, other[i], 0, sums);
+    CHECK(apc_load_states(m, file) == APC_OK);
+    decode(m, STEPS, again);
+    CHECK(equal(wanted, again));
+    apc_close(m);
+  }
+}
+
 int main(int argc, char **argv) {
   if (argc == 2) {
     ApcModel *m = open_model(argv[1]);
@@ -119,6 +146,7 @@ int main(int argc, char **argv) {
   if (argc != 4) return 2;
   if (strcmp(argv[3], "save") == 0) save(argv[1], argv[2]);
   else if (strcmp(argv[3], "load") == 0) load(argv[1], argv[2]);
+  else if (strcmp(argv[3], "sizes") == 0) change_sizes(argv[1], argv[2]);
   else refuse(argv[1], argv[2]);
   return failed != 0;
 }
