@@ -326,6 +326,13 @@ int apc_launch_tells(const ApcLaunch *launch);
 /* Ends the launch: rank 0 ends the others with exit code `code`; after an error any rank ends all.  NULL is allowed. */
 void apc_launch_close(ApcLaunch *launch, int code);
 
+/* ---- monitoring */
+
+/* Serves counts and times of runs, the memory of ranks, and the progress of training as text for Prometheus, from a
+ * thread, until apc_close (docs/guide/training.md).  address: "PORT" (of the loopback), "HOST:PORT" or "[IPv6]:PORT".
+ * APC_USAGE for another text, or on a second call; APC_BAD_INPUT if the address cannot be used. */
+ApcStatus apc_metrics(ApcModel *model, const char *address);
+
 #pragma GCC visibility pop
 
 #ifdef __cplusplus

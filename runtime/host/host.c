@@ -115,8 +115,15 @@ static void unbind(Bound *b) {
   free(b->name);
 }
 
+ApcStatus apc_metrics(ApcModel *m, const char *address) {
+  if (!host_begin(m)) return not_loaded(m);
+  if (m->metrics) return host_error(m, RT_USAGE, "metrics: they are served already");
+  return host_status(m, metrics_open(address, m->artifact.program.ranks, &m->metrics, &m->error));
+}
+
 void apc_close(ApcModel *m) {
   if (!m) return;
+  if (m->metrics && m->owner == getpid()) metrics_close(m->metrics); /* a fork has no such thread */
   if (m->owner == getpid()) session_stop(m->session);
   else session_forget(m->session);
   for (size_t i = 0; i < m->n_bound; i++) unbind(&m->bound[i]);
@@ -497,7 +504,8 @@ RtStatus host_request_file(ApcModel *m, RequestKind kind, uint32_t entry, const 
   return status ? status : ask(m, kind, entry, symbols, m->artifact.program.n_symbols, file);
 }
 
-static void count_run(ApcModel *m) {
+static void count_run(ApcModel *m, RtStatus status) {
+  metrics_request(m->metrics, host_now() - m->begun_s, !status, m->io);
   if (!m->profile.on) return;
   m->profile.asked_s += host_now() - m->begun_s;
   host_record_stale(m);
@@ -506,7 +514,7 @@ static void count_run(ApcModel *m) {
 RtStatus host_request(ApcModel *m, RequestKind kind, uint32_t entry, const int64_t *symbols, uint32_t n_symbols) {
   m->begun_s = host_now();
   RtStatus status = ask(m, kind, entry, symbols, n_symbols, NULL);
-  if (kind == REQUEST_RUN) count_run(m);
+  if (kind == REQUEST_RUN) count_run(m, status);
   return status;
 }
 
@@ -585,7 +593,7 @@ ApcStatus apc_wait(ApcModel *m, int timeout_ms) {
   m->submitted = false;
   status = end(m, status);
   if (!status) host_states_note(m, REQUEST_RUN, m->ran_entry, m->symbols);
-  count_run(m);
+  count_run(m, status);
   return finish(m, status);
 }
 

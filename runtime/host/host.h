@@ -14,6 +14,7 @@
 #include "program/artifact.h"
 #include "runtime/launch/launched.h"
 #include "runtime/exec/record.h"
+#include "runtime/host/metrics.h"
 #include "runtime/exec/request.h"
 #include "runtime/session/session.h"
 #include "runtime/exec/param_files.h"
@@ -87,6 +88,7 @@ struct ApcModel {
     double asked_s;    /* duration of the recorded runs, as the host measures it */
     char *text;        /* the last result of apc_profile */
   } profile;
+  Metrics *metrics; /* NULL without apc_metrics */
   RtError error;
 };
 

@@ -405,6 +405,15 @@ static int report(ApcModel *m, const Line *line) {
   return 0;
 }
 
+/* Reads --profile and --trace.  *events: the number of calls to record; -1 without a recording. */
+static int recording(const Line *line, long *events) {
+  const Given *profile = last(line, OPT_profile);
+  *events = last(line, OPT_trace) ? TRACE_EVENTS : profile ? 0 : -1;
+  if (in_json(profile) && strcmp(profile->value, "json") != 0)
+    return stub_fail(APC_USAGE, "--profile=%s: expected json", profile->value);
+  return 0;
+}
+
 /* ---- training */
 
 static const char *text_of(const Line *line, OptionId id) {
@@ -445,8 +454,22 @@ static int read_training(const Line *line, Training *t) {
   return 0;
 }
 
+/* Refuses a log that would replace a file of the run. */
+static int check_log(ApcModel *m, const Training *t, const char *log) {
+  ApcStatus status = apc_may_write(m, log);
+  if (status) return stub_fail_model(m, status);
+  for (int i = 0; i < t->data.n + t->eval.n; i++) {
+    const char *text = i < t->data.n ? t->data.data[i] : t->eval.data[i - t->data.n], *at = strstr(text, "=@");
+    if (at && file_same(at + 2, log)) return stub_fail(APC_USAGE, "--log would write %s, which is read as data", log);
+  }
+  return 0;
+}
+
 static int train(ApcModel *m, const Line *line) {
   Training t;
+  StepLog *rows = NULL;
+  const char *log = text_of(line, OPT_log);
+  long events;
   int code = read_training(line, &t);
   const char **data = calloc(2 * (size_t)line->n + 1, sizeof *data), **eval = data + line->n;
   if (!data) return stub_fail(APC_FAILED, "out of memory");
@@ -456,15 +479,21 @@ static int train(ApcModel *m, const Line *line) {
   }
   t.data.data = data, t.eval.data = eval;
   if (!code) code = bind_all(m, line);
-  if (!code) code = stub_train(m, &t, last(line, OPT_json) != NULL);
+  if (!code) code = recording(line, &events);
+  if (!code) code = check_outputs(m, line);
+  if (!code && log) code = check_log(m, &t, log);
+  if (!code && log) code = stub_log_open(log, t.resume != NULL, &rows);
+  if (!code && events >= 0 && apc_record(m, (size_t)events)) code = stub_fail_model(m, APC_FAILED);
+  if (!code) code = stub_train(m, &t, rows, last(line, OPT_json) || in_json(last(line, OPT_profile)));
+  stub_log_close(rows);
   free(data);
-  return code;
+  return code || events < 0 ? code : report(m, line);
 }
 
 /* Refuses options that need --steps. */
 static int check_training(const Line *line) {
-  static const OptionId of_training[] = {OPT_data, OPT_eval,       OPT_evals, OPT_bits,   OPT_shuffle,       OPT_save,
-                                         OPT_json, OPT_checkpoint, OPT_every, OPT_resume, OPT_skip_nonfinite};
+  static const OptionId of_training[] = {OPT_data, OPT_eval,       OPT_evals, OPT_bits,   OPT_shuffle,        OPT_save,
+                                         OPT_json, OPT_checkpoint, OPT_every, OPT_resume, OPT_skip_nonfinite, OPT_log};
   for (size_t i = 0; i < sizeof of_training / sizeof *of_training; i++)
     if (last(line, of_training[i])) return stub_fail(APC_USAGE, "--%s needs --steps", options[of_training[i]].name);
   return 0;
@@ -479,11 +508,10 @@ static int run(ApcModel *m, const Line *line) {
     return stub_fail(APC_USAGE, "--bench=%s: expected a positive number of runs", bench->value);
   if (warmup && !whole_number(warmup->value, 0, 1000000, &before))
     return stub_fail(APC_USAGE, "--warmup %s: expected a number of runs", warmup->value);
-  const Given *profile = last(line, OPT_profile), *trace = last(line, OPT_trace);
-  if (in_json(profile) && strcmp(profile->value, "json") != 0)
-    return stub_fail(APC_USAGE, "--profile=%s: expected json", profile->value);
-  long events = trace ? TRACE_EVENTS : profile ? 0 : -1; /* -1: no recording */
-  int code = bind_all(m, line);
+  const Given *profile = last(line, OPT_profile);
+  long events;
+  int code = recording(line, &events);
+  if (!code) code = bind_all(m, line);
   if (!code) code = check_outputs(m, line);
   if (code) return code;
   ApcStatus status = !bench && events >= 0 ? apc_record(m, (size_t)events) : APC_OK;
@@ -523,7 +551,7 @@ static bool runs_something(const Line *line) {
   for (int i = 0; i < line->n; i++) {
     OptionId id = line->given[i].id;
     if (id == OPT_input || id == OPT_inputs || id == OPT_output || id == OPT_outputs || id == OPT_bench ||
-        id == OPT_profile || id == OPT_trace)
+        id == OPT_profile || id == OPT_trace || id == OPT_steps)
       return true;
   }
   return false;
@@ -534,6 +562,10 @@ static int use(ApcModel *m, const Line *line) {
   int code = check_ranks(m, line);
   if (code) return code;
   if (entry && apc_select(m, entry->value)) return stub_fail_model(m, APC_USAGE);
+  if (text_of(line, OPT_metrics) && runs_something(line)) {
+    ApcStatus status = apc_metrics(m, text_of(line, OPT_metrics));
+    if (status) return stub_fail_model(m, status);
+  }
   if (last(line, OPT_steps)) {
     code = train(m, line);
     return !code && last(line, OPT_describe) ? describe(m, line) : code;

@@ -6,8 +6,10 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
+#include <unistd.h>
 
 #include "base/standard.h"
+#include "runtime/stub/progress.h"
 #include "runtime/stub/stub.h"
 
 static volatile sig_atomic_t asked_to_stop;
@@ -36,7 +38,10 @@ static bool is_asked(void *context) {
 
 typedef struct Printing {
   ApcModel *m;
-  bool json;
+  const Training *t;
+  StepLog *log;
+  bool json, lines; /* lines: a line per step; else the line at the foot of the terminal replaces them */
+  Progress progress;
 } Printing;
 
 /* Flushes the printed lines; if they have no reader any more, the run ends. */
@@ -46,14 +51,24 @@ static void print_out(void) {
   asked_to_stop = 1;
 }
 
-static void print_begun(void *context) {
-  const Printing *p = context;
+static void print_begun(void *context, int64_t made) {
+  Printing *p = context;
+  stub_log_begin(p->log, made);
+  stub_progress_begin(&p->progress, p->t);
+  p->lines = p->json || !p->progress.on || !isatty(STDOUT_FILENO);
   fprintf(stderr, "%s\n", apc_trained(p->m));
   standard_json(p->json);
 }
 
 static void print_step(void *context, const StepMade *s) {
-  const Printing *p = context;
+  Printing *p = context;
+  bool last = s->step == p->t->steps; /* its line stays on the terminal */
+  stub_log_step(p->log, s);
+  if (!p->lines && !last) {
+    stub_progress_step(&p->progress, s);
+    return;
+  }
+  stub_progress_clear(&p->progress);
   if (p->json)
     printf("{\"step\":%" PRId64
            ",\"loss\":%.9g,\"grad_norm\":%.9g,\"lr\":%.9g,\"tokens_per_s\":%.1f,\"time_us\":%.1f}\n",
@@ -62,10 +77,13 @@ static void print_step(void *context, const StepMade *s) {
     printf("step %" PRId64 "  loss %.6g  grad_norm %.6g  lr %.6g  %.1f ms\n", s->step, s->loss, s->grad_norm, s->lr,
            s->us * 1e-3);
   print_out();
+  if (!last) stub_progress_step(&p->progress, s);
 }
 
 static void print_eval(void *context, const EvalMade *e) {
-  const Printing *p = context;
+  Printing *p = context;
+  stub_log_eval(p->log, e);
+  stub_progress_clear(&p->progress);
   if (p->json)
     printf("{\"step\":%" PRId64 ",\"eval_loss\":%.9g,\"eval_rows\":%" PRId64 ",\"time_us\":%.1f}\n", e->step, e->loss,
            e->rows, e->us);
@@ -76,12 +94,13 @@ static void print_eval(void *context, const EvalMade *e) {
 }
 
 static void print_text(void *context, bool warning, const char *text) {
-  (void)context;
+  Printing *p = context;
+  stub_progress_clear(&p->progress);
   fprintf(stderr, "%s: %s\n", warning ? "warning" : "note", text);
 }
 
-int stub_train(ApcModel *m, Training *t, bool json) {
-  Printing p = {m, json};
+int stub_train(ApcModel *m, Training *t, StepLog *log, bool json) {
+  Printing p = {.m = m, .t = t, .log = log, .json = json};
   t->watch = (TrainWatch){.context = &p,
                           .begun = print_begun,
                           .step = print_step,
@@ -90,6 +109,7 @@ int stub_train(ApcModel *m, Training *t, bool json) {
                           .asked = is_asked};
   stub_listen();
   ApcStatus status = trainer_run(m, t);
+  stub_progress_clear(&p.progress);
   standard_json(false);
   return status ? stub_fail_model(m, status) : 0;
 }

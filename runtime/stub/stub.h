@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <stdbool.h>
 
+#include "runtime/stub/log.h"
 #include "runtime/train/train.h"
 
 /* Print an error, stub_fail_model that of the model, and return the exit code. */
@@ -17,8 +18,9 @@ void stub_listen(void);
 /* Returns the flag that these signals set, for the ranks of a launcher. */
 const volatile sig_atomic_t *stub_asked(void);
 
-/* Trains and prints the steps, as JSON objects or as text; returns the exit code. */
-int stub_train(ApcModel *m, Training *t, bool json);
+/* Trains, prints the steps as JSON objects or as text, and adds them to the log, which may be NULL; returns the exit
+ * code. */
+int stub_train(ApcModel *m, Training *t, StepLog *log, bool json);
 
 /* help.c.  Print the options and what this program takes; its name and version; a completion script for a shell.  They
  * return the exit code. */

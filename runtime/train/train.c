@@ -117,7 +117,11 @@ static ApcStatus one_step(ApcModel *m, const Training *t, Dataset *d, Steps *s) 
   s->kept = !isfinite(values[LOSS]) || !isfinite(values[GRAD_NORM]);
   if (s->kept) return not_finite(m, t, d, s, values);
   s->skipped = 0;
-  const StepMade step = {++s->made, values[LOSS], values[GRAD_NORM], values[LR], us, dataset_tokens(d)};
+  const StepMade step = {++s->made, values[LOSS],      values[GRAD_NORM], values[LR],
+                         us,        dataset_tokens(d), dataset_batch(d)};
+  const int64_t tokens = step.tokens == step.samples ? 0 : step.tokens;
+  metrics_step(m->metrics,
+               &(MetricsStep){step.step, step.loss, step.grad_norm, step.lr, us * 1e-6, step.samples, tokens});
   if (t->watch.step) t->watch.step(t->watch.context, &step);
   return APC_OK;
 }
@@ -170,6 +174,7 @@ static ApcStatus evaluate(ApcModel *m, const Training *t, Dataset *d, int64_t st
   if (!isfinite(mean))
     return host_error(m, RT_FAILED, "eval after step %" PRId64 ": the loss is %g", step, plain(mean));
   const EvalMade e = {step, batches * dataset_batch(d), mean, now_us() - begin};
+  metrics_eval(m->metrics, mean);
   if (t->watch.eval) t->watch.eval(t->watch.context, &e);
   return APC_OK;
 }
@@ -238,7 +243,7 @@ ApcStatus trainer_run(ApcModel *m, const Training *t) {
   if (!code) code = can_write(m, t);
   if (!code && t->checkpoint) code = dataset_sources(m, d, &sources, &n_sources); /* their identities at the start */
   if (!code && t->resume) code = checkpoint_read(m, t->resume, &made, d, &t->watch);
-  if (!code && t->watch.begun) t->watch.begun(t->watch.context);
+  if (!code && t->watch.begun) t->watch.begun(t->watch.context, made);
   if (!code) code = make_steps(m, t, d, eval, made);
   if (!code && t->save) code = checkpoint_save(m, t->save);
   host_unbind(m, "step");

@@ -27,8 +27,9 @@ typedef struct DataFiles {
 typedef struct StepMade {
   int64_t step; /* from 1 */
   double loss, grad_norm, lr;
-  double us;      /* its time in microseconds */
-  int64_t tokens; /* tokens, or rows, that it took */
+  double us;       /* its time in microseconds */
+  int64_t tokens;  /* tokens, or rows, that it took */
+  int64_t samples; /* rows; equal to tokens if the data are no sequences */
 } StepMade;
 
 /* An evaluation. */
@@ -40,7 +41,7 @@ typedef struct EvalMade {
 /* The observer; members may be NULL. */
 typedef struct TrainWatch {
   void *context;
-  void (*begun)(void *context); /* called when all is ready, before the first step */
+  void (*begun)(void *context, int64_t made); /* called when all is ready, after `made` earlier steps */
   void (*step)(void *context, const StepMade *s);
   void (*eval)(void *context, const EvalMade *e);
   void (*say)(void *context, bool warning, const char *text); /* called with a line that is no error */

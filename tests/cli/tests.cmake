@@ -36,6 +36,7 @@ foreach(name
     train_numbers
     train_ties
     train_runs
+    train_monitor
     empty
     files
     gpu

@@ -1,0 +1,284 @@
+/* runtime/stub/log.c - the log of a training run as CSV, as lines of JSON, or as an event file for TensorBoard.
+ *
+ * A row is one write, so that readers see whole rows; a row that does not fit on the disk is taken back.  Rows are in
+ * the order of their steps, and --resume cuts the file before the first row after the checkpoint.  A folder gets a new
+ * event file for each run.  It begins with a SessionLog of START, by which TensorBoard drops later steps of older
+ * files.
+ *
+ * An event file is a sequence of records (TensorFlow's record_writer.h): length, masked CRC-32C of the length, an
+ * Event, masked CRC-32C of the Event.  The Event is a protocol buffer of a few fields (event.proto, summary.proto),
+ * written by hand because the runtime links no library for it.
+ */
+#include "runtime/stub/log.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "runtime/stub/stub.h"
+
+typedef enum LogKind { LOG_CSV, LOG_JSONL, LOG_EVENTS } LogKind;
+
+struct StepLog {
+  LogKind kind;
+  char *path;
+  int fd; /* -1: an event file that does not exist yet */
+  bool resumes, warned;
+  long lost;
+};
+
+static const char csv_head[] = "step,time,loss,lr,grad_norm,samples,tokens,step_ms,tokens_per_s,eval_loss,eval_rows\n";
+
+static double now(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_REALTIME, &t);
+  return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+/* ---- writing */
+
+static void warn(StepLog *l, const char *what, int number) {
+  if (!l->warned) fprintf(stderr, "warning: --log %s: %s: %s; the run continues\n", l->path, what, strerror(number));
+  l->warned = true;
+}
+
+/* Appends one row, or takes back what was written of it. */
+static void append(StepLog *l, const void *data, size_t n) {
+  off_t end = l->fd < 0 ? -1 : lseek(l->fd, 0, SEEK_END);
+  ssize_t written = end < 0 ? -1 : write(l->fd, data, n);
+  if (written == (ssize_t)n) return;
+  l->lost++;
+  warn(l, "a row was not written", written < 0 ? errno : ENOSPC);
+  if (written > 0 && ftruncate(l->fd, end) != 0) warn(l, "half a row remains", errno);
+}
+
+/* ---- event files */
+
+typedef struct Bytes {
+  uint8_t data[512];
+  size_t n;
+} Bytes;
+
+static void put(Bytes *b, const void *data, size_t n) {
+  memcpy(b->data + b->n, data, n);
+  b->n += n;
+}
+
+static void put_varint(Bytes *b, uint64_t v) {
+  for (; v > 127; v >>= 7) b->data[b->n++] = (uint8_t)(v | 128);
+  b->data[b->n++] = (uint8_t)v;
+}
+
+/* Wire types of protocol buffers. */
+enum { WIRE_VARINT, WIRE_64, WIRE_BYTES, WIRE_32 = 5 };
+
+static void put_key(Bytes *b, uint32_t field, uint32_t wire) { put_varint(b, field << 3 | wire); }
+
+static void put_bytes(Bytes *b, uint32_t field, const void *data, size_t n) {
+  put_key(b, field, WIRE_BYTES);
+  put_varint(b, n);
+  put(b, data, n);
+}
+
+/* Fixed numbers are little-endian, as all machines that apc compiles for. */
+static Bytes event_of(int64_t step) {
+  Bytes b = {.n = 0};
+  double time = now();
+  put_key(&b, 1, WIRE_64), put(&b, &time, sizeof time);
+  put_key(&b, 2, WIRE_VARINT), put_varint(&b, (uint64_t)step);
+  return b;
+}
+
+/* Adds a value to a Summary. */
+static void put_value(Bytes *summary, const char *tag, double value) {
+  Bytes b = {.n = 0};
+  float simple = (float)value;
+  put_bytes(&b, 1, tag, strlen(tag));
+  put_key(&b, 2, WIRE_32), put(&b, &simple, sizeof simple);
+  put_bytes(summary, 1, b.data, b.n);
+}
+
+/* Returns the CRC-32C, masked as in record files. */
+static uint32_t masked_crc(const void *data, size_t n) {
+  uint32_t crc = ~0u;
+  for (const uint8_t *c = data; n-- > 0; c++) {
+    crc ^= *c;
+    for (int bit = 0; bit < 8; bit++) crc = crc >> 1 ^ (crc & 1 ? 0x82F63B78u : 0);
+  }
+  crc = ~crc;
+  return (crc >> 15 | crc << 17) + 0xA282EAD8u;
+}
+
+static void append_event(StepLog *l, const Bytes *event) {
+  Bytes b = {.n = 0};
+  uint64_t length = event->n;
+  uint32_t sum = masked_crc(&length, sizeof length);
+  put(&b, &length, sizeof length), put(&b, &sum, sizeof sum);
+  put(&b, event->data, event->n);
+  sum = masked_crc(event->data, event->n);
+  put(&b, &sum, sizeof sum);
+  append(l, b.data, b.n);
+}
+
+static void append_summary(StepLog *l, int64_t step, const Bytes *summary) {
+  Bytes b = event_of(step);
+  put_bytes(&b, 5, summary->data, summary->n);
+  append_event(l, &b);
+}
+
+/* Creates the file of this run; its name has the time, as TensorBoard expects, and is no other run's. */
+static void begin_events(StepLog *l, int64_t made) {
+  static const char version[] = "brain.Event:2";
+  char file[4096], host[65] = "host";
+  gethostname(host, sizeof host - 1);
+  snprintf(file, sizeof file, "%s/events.out.tfevents.%010lld.%s.%d", l->path, (long long)time(NULL), host,
+           (int)getpid());
+  l->fd = open(file, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  if (l->fd < 0) {
+    warn(l, file, errno);
+    return;
+  }
+  Bytes first = event_of(0), start = event_of(made + 1), session = {.n = 0};
+  put_bytes(&first, 3, version, sizeof version - 1);
+  append_event(l, &first);
+  put_key(&session, 1, WIRE_VARINT), put_varint(&session, 1); /* SessionLog.START */
+  put_bytes(&start, 7, session.data, session.n);
+  append_event(l, &start);
+}
+
+/* ---- opening */
+
+static bool ends(const char *text, const char *with) {
+  size_t n = strlen(text), k = strlen(with);
+  return n > k && strcmp(text + n - k, with) == 0;
+}
+
+static int64_t step_of(const StepLog *l, const char *row) {
+  static const char key[] = "{\"step\":";
+  if (l->kind == LOG_JSONL && strncmp(row, key, sizeof key - 1) != 0) return -1;
+  return strtoll(l->kind == LOG_JSONL ? row + sizeof key - 1 : row, NULL, 10);
+}
+
+/* Finds the end of the last whole row up to step `made`; -1 if the file is no such log. */
+static off_t end_of(const StepLog *l, int64_t made) {
+  FILE *f = fopen(l->path, "r");
+  char *row = NULL;
+  size_t room = 0;
+  ssize_t n;
+  off_t end = 0;
+  if (!f) return -1;
+  while ((n = getline(&row, &room, f)) > 0 && row[n - 1] == '\n') {
+    bool top = l->kind == LOG_CSV && end == 0;
+    int64_t step = top ? 0 : step_of(l, row);
+    if ((top && strcmp(row, csv_head) != 0) || (!top && step < 1)) {
+      end = -1;
+      break;
+    }
+    if (step > made) break;
+    end += n;
+  }
+  free(row);
+  fclose(f);
+  return end;
+}
+
+static int open_file(StepLog *l) {
+  l->fd = open(l->path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+  if (l->fd < 0) return stub_fail(APC_BAD_INPUT, "--log %s: %s", l->path, strerror(errno));
+  struct stat s;
+  if (fstat(l->fd, &s) != 0 || !S_ISREG(s.st_mode))
+    return stub_fail(APC_USAGE, "--log %s: it is not a regular file", l->path);
+  if (l->resumes && s.st_size && end_of(l, INT64_MAX) < 0)
+    return stub_fail(APC_BAD_INPUT, "--log %s: it is not a log of this kind, so --resume cannot continue it", l->path);
+  return 0;
+}
+
+static int open_folder(StepLog *l) {
+  if (mkdir(l->path, 0777) != 0 && errno != EEXIST)
+    return stub_fail(APC_BAD_INPUT, "--log %s: %s", l->path, strerror(errno));
+  if (access(l->path, W_OK | X_OK) != 0) return stub_fail(APC_BAD_INPUT, "--log %s: %s", l->path, strerror(errno));
+  return 0;
+}
+
+int stub_log_open(const char *path, bool resumes, StepLog **out) {
+  struct stat s;
+  bool folder = ends(path, "/") || (stat(path, &s) == 0 && S_ISDIR(s.st_mode));
+  if (!folder && !ends(path, ".csv") && !ends(path, ".jsonl"))
+    return stub_fail(APC_USAGE, "--log %s: expected FILE.csv, FILE.jsonl, or DIR/ for TensorBoard", path);
+  StepLog *l = *out = calloc(1, sizeof *l);
+  char *copy = strdup(path);
+  if (!l || !copy) {
+    free(copy);
+    return stub_fail(APC_FAILED, "out of memory");
+  }
+  *l = (StepLog){.kind = folder ? LOG_EVENTS : ends(path, ".csv") ? LOG_CSV : LOG_JSONL, .path = copy, .fd = -1};
+  l->resumes = resumes;
+  return folder ? open_folder(l) : open_file(l);
+}
+
+void stub_log_begin(StepLog *l, int64_t made) {
+  if (!l) return;
+  if (l->kind == LOG_EVENTS) {
+    begin_events(l, made);
+    return;
+  }
+  off_t end = l->resumes ? end_of(l, made) : 0;
+  if (end < 0 || ftruncate(l->fd, end) != 0) warn(l, "rows of later steps were not removed", errno);
+  if (end == 0 && l->kind == LOG_CSV) append(l, csv_head, sizeof csv_head - 1);
+}
+
+/* ---- rows */
+
+void stub_log_step(StepLog *l, const StepMade *s) {
+  char row[512];
+  if (!l) return;
+  const int64_t tokens = s->tokens == s->samples ? 0 : s->tokens;
+  double ms = s->us * 1e-3, rate = (double)tokens / s->us * 1e6, samples = (double)s->samples / s->us * 1e6;
+  if (l->kind == LOG_EVENTS) {
+    Bytes b = {.n = 0};
+    put_value(&b, "train/loss", s->loss);
+    put_value(&b, "train/grad_norm", s->grad_norm);
+    put_value(&b, "train/learning_rate", s->lr);
+    put_value(&b, "time/step_ms", ms);
+    put_value(&b, "time/samples_per_s", samples);
+    if (tokens) put_value(&b, "time/tokens_per_s", rate);
+    append_summary(l, s->step, &b);
+    return;
+  }
+  const char *format = l->kind == LOG_CSV
+                           ? "%" PRId64 ",%.3f,%.9g,%.9g,%.9g,%" PRId64 ",%" PRId64 ",%.3f,%.1f,,\n"
+                           : "{\"step\":%" PRId64
+                             ",\"time\":%.3f,\"loss\":%.9g,\"lr\":%.9g,\"grad_norm\":%.9g,\"samples\":%" PRId64
+                             ",\"tokens\":%" PRId64 ",\"step_ms\":%.3f,\"tokens_per_s\":%.1f}\n";
+  int n = snprintf(row, sizeof row, format, s->step, now(), s->loss, s->lr, s->grad_norm, s->samples, tokens, ms, rate);
+  append(l, row, (size_t)n);
+}
+
+void stub_log_eval(StepLog *l, const EvalMade *e) {
+  char row[256];
+  if (!l) return;
+  if (l->kind == LOG_EVENTS) {
+    Bytes b = {.n = 0};
+    put_value(&b, "eval/loss", e->loss);
+    append_summary(l, e->step, &b);
+    return;
+  }
+  const char *format = l->kind == LOG_CSV ? "%" PRId64 ",%.3f,,,,,,,,%.9g,%" PRId64 "\n"
+                                          : "{\"step\":%" PRId64
+                                            ",\"time\":%.3f,\"eval_loss\":%.9g,\"eval_rows\":%" PRId64 "}\n";
+  append(l, row, (size_t)snprintf(row, sizeof row, format, e->step, now(), e->loss, e->rows));
+}
+
+void stub_log_close(StepLog *l) {
+  if (!l) return;
+  if (l->lost) fprintf(stderr, "warning: --log %s: %ld rows are missing\n", l->path, l->lost);
+  if (l->fd >= 0) close(l->fd);
+  free(l->path);
+  free(l);
+}

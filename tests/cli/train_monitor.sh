@@ -1,0 +1,157 @@
+#!/bin/bash
+# Watching a training run: its log, its profile and trace, the page for Prometheus, the line of a terminal.
+. "$(dirname "$0")/lib.sh"
+. "$source_dir/tests/cli/train_lib.sh"
+train_rows
+train_tokens
+# shellcheck disable=SC2086
+"$apc" compile $mlp -q --train mse --optimizer 'sgd(lr=.05)' --batch 8 --target cpux2 -o trainer
+data="--data x=@x.npy --data labels=@y.npy"
+
+# A log has a row per step and evaluation; after --resume each step is there once.
+# shellcheck disable=SC2086
+for kind in csv jsonl; do
+  expect 0 "" ./trainer --steps 4 $data --checkpoint half --log log.$kind
+  expect 0 "" ./trainer --steps 7 $data --log log.$kind --resume half --eval x=@x.npy --eval labels=@y.npy
+  printf 'half a row' >>log.$kind
+  expect 0 "" ./trainer --steps 6 $data --log log.$kind --resume half --eval x=@x.npy --eval labels=@y.npy
+done
+check "rows" /usr/bin/python3 - <<'P'
+import csv, json
+rows = list(csv.DictReader(open("log.csv")))
+lines = [json.loads(line) for line in open("log.jsonl")]
+for log in rows, lines:
+    assert [int(r["step"]) for r in log if r.get("loss")] == [1, 2, 3, 4, 5, 6], log
+    assert [int(r["step"]) for r in log if r.get("eval_loss")] == [6], log
+for a, b in zip(rows, lines):
+    assert all(float(a[k]) == b[k] for k in ("loss", "lr", "grad_norm", "samples", "tokens") if k in b), (a, b)
+assert lines[0]["samples"] == 8 and lines[0]["tokens"] == 0 and lines[0]["step_ms"] > 0
+P
+expect 2 "--log log.txt: expected FILE.csv, FILE.jsonl, or DIR/ for TensorBoard" ./trainer --steps 1 $data --log log.txt
+expect 2 "--log needs --steps" ./trainer --input x=zeros --log log.csv
+echo other >other.csv
+expect 1 "it is not a log of this kind" ./trainer --steps 7 $data --resume half --log other.csv
+check "it is unchanged" grep -qx other other.csv
+expect 0 "" ./trainer --steps 4 $data --log log.csv
+# A log that finds no space costs the log, not the run.
+: >steps
+# shellcheck disable=SC2086
+./trainer --steps 100000000 $data --log log.csv > >(cat >steps) 2>err &
+trainer=$!
+check "it trains" begun steps 4
+prlimit --pid $trainer --fsize=1000
+check "rows are missing" timeout 60 sh -c "until grep -q 'step 60 ' steps; do sleep .05; done"
+kill -INT $trainer
+check "no space: 0" wait $trainer
+check "a warning" [ "$(grep -c 'a row was not written: File too large; the run continues' err)" -eq 1 ]
+check "the missing rows" grep -q '^warning: --log log.csv: [0-9]* rows are missing' err
+check "whole rows" [ -z "$(tail -c 1 log.csv)" ]
+
+# TensorBoard's files, read by their definition; a second run begins again after the checkpoint.
+gpt_trainer --target cpu -o gpt
+expect 0 "" ./gpt --steps 2 --data tokens=@t16.bin --checkpoint g --log board/ --json
+losses out >want
+sleep 1.1
+expect 0 "" ./gpt --steps 3 --data tokens=@t16.bin --resume g --eval tokens=@t16.bin --log board/ --json
+check "event files" /usr/bin/python3 - <<'P'
+import glob, struct
+table = [0] * 256
+for i in range(256):
+    c = i
+    for _ in range(8): c = c >> 1 ^ (0x82F63B78 if c & 1 else 0)
+    table[i] = c
+def masked(data):
+    c = 0xffffffff
+    for b in data: c = c >> 8 ^ table[(c ^ b) & 255]
+    c ^= 0xffffffff
+    return ((c >> 15 | c << 17) + 0xa282ead8) & 0xffffffff
+assert masked(b"123456789") == ((0xE3069283 >> 15 | 0xE3069283 << 17) + 0xa282ead8) & 0xffffffff
+def fields(b):
+    i = 0
+    def varint():
+        nonlocal i
+        v = s = 0
+        while True:
+            v |= (b[i] & 127) << s; s += 7; i += 1
+            if b[i - 1] < 128: return v
+    while i < len(b):
+        key = varint()
+        if key & 7 == 0: v = varint()
+        elif key & 7 == 1: v = struct.unpack("<d", b[i:i + 8])[0]; i += 8
+        elif key & 7 == 5: v = struct.unpack("<f", b[i:i + 4])[0]; i += 4
+        else: n = varint(); v = b[i:i + n]; i += n
+        yield key >> 3, v
+def events(name):
+    b = open(name, "rb").read()
+    while b:
+        n, = struct.unpack("<Q", b[:8])
+        assert struct.unpack("<I", b[8:12])[0] == masked(b[:8]) and struct.unpack("<I", b[12 + n:16 + n])[0] == masked(b[12:12 + n])
+        e = dict(fields(b[12:12 + n])); b = b[16 + n:]
+        yield e, {v[1].decode(): v[2] for f, v in ((f, dict(fields(v))) for f, v in fields(e.get(5, b"")))}
+first, second = (list(events(f)) for f in sorted(glob.glob("board/events.out.tfevents.*")))
+assert first[0][0][3] == b"brain.Event:2" and first[0][0][1] > 1e9
+assert second[1][0][2] == 3 and dict(fields(second[1][0][7])) == {1: 1}
+want = [float(x) for x in open("want")]
+got = [(e[2], v["train/loss"]) for e, v in first[2:]]
+assert [s for s, _ in got] == [1, 2] and all(abs(a - b) < 1e-6 * abs(b) for (_, a), b in zip(got, want)), (got, want)
+assert first[2][1]["time/tokens_per_s"] > first[2][1]["time/samples_per_s"]
+assert [e[2] for e, v in second if "train/loss" in v] == [3] and second[-1][1]["eval/loss"] > 0
+P
+
+# The profile and the trace of a run.
+# shellcheck disable=SC2086
+expect 0 "profile of 3 runs on 2 ranks" ./trainer --steps 3 $data --profile --trace t.json
+check "a trace" /usr/bin/python3 -c 'import json; assert sum(e["ph"] == "X" for e in json.load(open("t.json"))["traceEvents"]) > 20'
+expect 0 "" ./trainer --steps 2 $data --profile=json
+check "JSON" /usr/bin/python3 -c '
+import json
+text, last = open("out").read().strip(), []
+while text:
+    d, n = json.JSONDecoder().raw_decode(text)
+    last.append(d)
+    text = text[n:].strip()
+assert [d.get("step") for d in last] == [1, 2, None] and last[2]["runs"] == 2, last'
+
+# Prometheus: a page while the run goes on, whatever else connects.
+port=$(/usr/bin/python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
+: >steps
+./trainer --steps 100000000 $data --metrics "$port" >steps 2>said &
+trainer=$!
+check "it trains" begun steps 4
+check "the page" /usr/bin/python3 - "$port" <<'P'
+import re, socket, sys
+def ask(text, whole=True):
+    s = socket.create_connection(("127.0.0.1", int(sys.argv[1])), 20)
+    s.sendall(text)
+    if not whole: return s
+    got = b""
+    while (part := s.recv(65536)): got += part
+    return got.decode()
+slow = [ask(b"GET /met", False) for _ in range(40)]
+assert ask(b"\0\1\2\3\n").startswith("HTTP/1.0 400") and ask(b"x" * 5000).startswith("HTTP/1.0 431")
+assert ask(b"POST / HTTP/1.0\r\n\r\n").startswith("HTTP/1.0 405") and ask(b"GET /x HTTP/1.1\r\n\r\n").startswith("HTTP/1.0 404")
+head, body = ask(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n").split("\r\n\r\n")
+assert "200 OK" in head and f"Content-Length: {len(body)}" in head
+assert ask(b"HEAD / HTTP/1.0\n\n").endswith("\r\n\r\n")
+value = dict(line.rsplit(" ", 1) for line in body.splitlines() if line[0] != "#")
+assert int(value["apc_steps_total"]) >= 4 and float(value["apc_loss"]) > 0 and int(value["apc_rank_memory_bytes{rank=\"1\"}"]) > 0
+assert int(value["apc_samples_total"]) == 8 * int(value["apc_steps_total"]) and "apc_tokens_total" not in value
+assert value["apc_request_seconds_bucket{le=\"+Inf\"}"] == value["apc_requests_total"]
+for name in value: assert f"# TYPE {re.sub('_(bucket|sum|count)?({.*)?$', '', name) if 'seconds_' in name else name.split('{')[0]} " in body, name
+assert ".npy" not in body and int(ask(b"GET / HTTP/1.0\n\n").split("\napc_steps_total ")[1].split()[0]) >= int(value["apc_steps_total"])
+P
+expect 1 "error: metrics: cannot listen at 127.0.0.1:$port: Address already in use" ./trainer --steps 1 $data --metrics "127.0.0.1:$port"
+no_out
+kill -TERM $trainer
+check "it ends" wait $trainer
+for address in x 1.2.3.4 ::1 :0 99999 ''; do expect 2 "expected PORT, HOST:PORT or" ./trainer --steps 1 $data --metrics "$address"; done
+
+# On a terminal one line is rewritten; with TERM=dumb lines are as in a file.
+script -qec "TERM=xterm ./trainer --steps 9 $data" /dev/null >shown </dev/null
+check "one line" /usr/bin/python3 -c '
+text = open("shown", newline="").read()
+assert "\r\033[Kstep 1/9  loss " in text and " samples/s  " in text and " left" in text and "\nstep 9 " in "\n" + text.split("\033[K")[-1], repr(text)
+assert "\nstep 4 " not in text, text'
+script -qec "TERM=dumb ./trainer --steps 9 $data" /dev/null >shown </dev/null
+check "lines" [ "$(grep -c '^step [1-9] ' shown)" -eq 9 ]
+summary 38
