@@ -238,8 +238,7 @@ void stub_log_begin(StepLog *l, int64_t made) {
 void stub_log_step(StepLog *l, const StepMade *s) {
   char row[512];
   if (!l) return;
-  const int64_t tokens = s->tokens == s->samples ? 0 : s->tokens;
-  double ms = s->us * 1e-3, rate = (double)tokens / s->us * 1e6, samples = (double)s->samples / s->us * 1e6;
+  double ms = s->us * 1e-3, rate = (double)s->tokens / s->us * 1e6, samples = (double)s->samples / s->us * 1e6;
   if (l->kind == LOG_EVENTS) {
     Bytes b = {.n = 0};
     put_value(&b, "train/loss", s->loss);
@@ -247,7 +246,7 @@ void stub_log_step(StepLog *l, const StepMade *s) {
     put_value(&b, "train/learning_rate", s->lr);
     put_value(&b, "time/step_ms", ms);
     put_value(&b, "time/samples_per_s", samples);
-    if (tokens) put_value(&b, "time/tokens_per_s", rate);
+    if (s->tokens) put_value(&b, "time/tokens_per_s", rate);
     append_summary(l, s->step, &b);
     return;
   }
@@ -256,7 +255,8 @@ void stub_log_step(StepLog *l, const StepMade *s) {
                            : "{\"step\":%" PRId64
                              ",\"time\":%.3f,\"loss\":%.9g,\"lr\":%.9g,\"grad_norm\":%.9g,\"samples\":%" PRId64
                              ",\"tokens\":%" PRId64 ",\"step_ms\":%.3f,\"tokens_per_s\":%.1f}\n";
-  int n = snprintf(row, sizeof row, format, s->step, now(), s->loss, s->lr, s->grad_norm, s->samples, tokens, ms, rate);
+  int n =
+      snprintf(row, sizeof row, format, s->step, now(), s->loss, s->lr, s->grad_norm, s->samples, s->tokens, ms, rate);
   append(l, row, (size_t)n);
 }
 

@@ -562,7 +562,8 @@ static int use(ApcModel *m, const Line *line) {
   int code = check_ranks(m, line);
   if (code) return code;
   if (entry && apc_select(m, entry->value)) return stub_fail_model(m, APC_USAGE);
-  if (text_of(line, OPT_metrics) && runs_something(line)) {
+  bool wanted = runs_something(line) || (apc_inputs(m) == 0 && !last(line, OPT_describe));
+  if (text_of(line, OPT_metrics) && wanted) {
     ApcStatus status = apc_metrics(m, text_of(line, OPT_metrics));
     if (status) return stub_fail_model(m, status);
   }
@@ -572,7 +573,6 @@ static int use(ApcModel *m, const Line *line) {
   }
   code = check_training(line);
   if (code) return code;
-  bool wanted = runs_something(line) || (apc_inputs(m) == 0 && !last(line, OPT_describe));
   if (!wanted && !last(line, OPT_describe)) {
     const char *text = apc_describe(m, 0);
     if (!*text) return stub_fail_model(m, APC_FAILED);

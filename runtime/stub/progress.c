@@ -46,8 +46,7 @@ static void show(Progress *p, const StepMade *s, double time) {
   if (counted > 0) write_time(left, sizeof left, (time - p->begin_s) / (double)counted * (double)(p->steps - s->step));
   int n = snprintf(line, sizeof line, "step %" PRId64 "/%ld  loss %.4g  %.1f ms  %.4g samples/s", s->step, p->steps,
                    p->loss, s->us * 1e-3, (double)s->samples / s->us * 1e6);
-  if (s->tokens != s->samples)
-    n += snprintf(line + n, sizeof line - (size_t)n, "  %.4g tokens/s", (double)s->tokens / s->us * 1e6);
+  if (s->tokens) n += snprintf(line + n, sizeof line - (size_t)n, "  %.4g tokens/s", (double)s->tokens / s->us * 1e6);
   n += snprintf(line + n, sizeof line - (size_t)n, "  %s left", left);
   if (p->every) snprintf(line + n, sizeof line - (size_t)n, "  checkpoint in %" PRId64, p->every - s->step % p->every);
   fprintf(stderr, "\r\033[K%.*s", columns() - 1, line);

@@ -72,7 +72,7 @@ static void print_step(void *context, const StepMade *s) {
   if (p->json)
     printf("{\"step\":%" PRId64
            ",\"loss\":%.9g,\"grad_norm\":%.9g,\"lr\":%.9g,\"tokens_per_s\":%.1f,\"time_us\":%.1f}\n",
-           s->step, s->loss, s->grad_norm, s->lr, (double)s->tokens / s->us * 1e6, s->us);
+           s->step, s->loss, s->grad_norm, s->lr, (double)(s->tokens ? s->tokens : s->samples) / s->us * 1e6, s->us);
   else
     printf("step %" PRId64 "  loss %.6g  grad_norm %.6g  lr %.6g  %.1f ms\n", s->step, s->loss, s->grad_norm, s->lr,
            s->us * 1e-3);

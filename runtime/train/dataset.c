@@ -171,8 +171,8 @@ static ApcStatus add_source(ApcModel *m, Dataset *d, Source *s, const ApcTensorI
   d->rows = rows, d->batch = batch;
   s->row_bytes = (size_t)elements * dtype_bytes(s->type);
   s->batch = malloc((size_t)batch * s->row_bytes + 1);
-  bool tokens = strcmp(s->name, "labels") == 0 && s->type == DT_i64;
-  if (tokens || !d->tokens) d->tokens = batch * (tokens || s->tokens ? elements : 1);
+  bool labels = strcmp(s->name, "labels") == 0 && s->type == DT_i64 && s->rows.rank > 1;
+  if (labels || (s->tokens && !d->tokens)) d->tokens = batch * elements;
   return s->batch ? 0 : host_error(m, RT_FAILED, "out of memory");
 }
 

@@ -32,7 +32,8 @@ typedef struct DataSource {
 } DataSource;
 ApcStatus dataset_sources(ApcModel *m, Dataset *d, const DataSource **list, int *n);
 
-/* Returns the work of one step: elements of `labels` that are integers (tokens), else rows. */
+/* Returns the tokens of one step: elements of `labels` if these are rows of integers, else those of windows of tokens;
+ * 0 if the data are no sequences. */
 int64_t dataset_tokens(const Dataset *d);
 
 /* Return the number of rows, and the rows of a step. */

@@ -119,9 +119,8 @@ static ApcStatus one_step(ApcModel *m, const Training *t, Dataset *d, Steps *s) 
   s->skipped = 0;
   const StepMade step = {++s->made, values[LOSS],      values[GRAD_NORM], values[LR],
                          us,        dataset_tokens(d), dataset_batch(d)};
-  const int64_t tokens = step.tokens == step.samples ? 0 : step.tokens;
   metrics_step(m->metrics,
-               &(MetricsStep){step.step, step.loss, step.grad_norm, step.lr, us * 1e-6, step.samples, tokens});
+               &(MetricsStep){step.step, step.loss, step.grad_norm, step.lr, us * 1e-6, step.samples, step.tokens});
   if (t->watch.step) t->watch.step(t->watch.context, &step);
   return APC_OK;
 }

@@ -28,8 +28,8 @@ typedef struct StepMade {
   int64_t step; /* from 1 */
   double loss, grad_norm, lr;
   double us;       /* its time in microseconds */
-  int64_t tokens;  /* tokens, or rows, that it took */
-  int64_t samples; /* rows; equal to tokens if the data are no sequences */
+  int64_t tokens;  /* tokens that it took; 0 if the data are no sequences */
+  int64_t samples; /* rows that it took */
 } StepMade;
 
 /* An evaluation. */

@@ -65,6 +65,16 @@ printf '\377\377\377\377\377\377\377\377{}' >"$dir/wild.safetensors"
 # states of any batch
 decoder "$dir/any" --target cpux2 --tp 2
 "$dir/states" "$dir/any" "$dir/any.safetensors" sizes
+# A program of one's own serves its numbers.
+"$cc" $flag -Wall -Wextra -Werror -I runtime tests/embed/metrics.c "$build/libapcrt.a" -lz -ljansson -lpthread -ldl -lm -o "$dir/metrics"
+port=$(/usr/bin/python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
+"$dir/metrics" "$dir/program" "$port" >"$dir/page"
+grep -q '^HTTP/1.0 200 OK' "$dir/page"
+grep -qx 'apc_requests_total 2' "$dir/page"
+grep -qx 'apc_request_seconds_count 2' "$dir/page"
+grep -qx 'apc_request_failures_total 0' "$dir/page"
+grep -qx 'apc_rank_memory_bytes{rank="1"} [0-9]*' "$dir/page"
+if grep -q apc_step "$dir/page"; then exit 1; fi
 if command -v c++ >/dev/null; then
   printf '#include "apc_runtime.h"\nint main() { ApcModel *m; return apc_load("x", nullptr, &m); }\n' >"$dir/x.cc"
   c++ -std=c++11 -Wall -Wextra -Werror -pedantic -I runtime -fsyntax-only "$dir/x.cc"
