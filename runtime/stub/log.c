@@ -1,9 +1,9 @@
 /* runtime/stub/log.c - the log of a training run as CSV, as lines of JSON, or as an event file for TensorBoard.
  *
- * A row is one write, so that readers see whole rows; a row that does not fit on the disk is taken back.  Rows are in
- * the order of their steps, and --resume cuts the file before the first row after the checkpoint.  A folder gets a new
- * event file for each run.  It begins with a SessionLog of START, by which TensorBoard drops later steps of older
- * files.
+ * A row is one write where the disk takes it, so that readers see whole rows; a row that does not fit on the disk is
+ * taken back.  Rows are in the order of their steps, and --resume cuts the file before the first row after the
+ * checkpoint.  A folder gets a new event file for each run.  It begins with a SessionLog of START, by which TensorBoard
+ * drops later steps of older files.
  *
  * An event file is a sequence of records (TensorFlow's record_writer.h): length, masked CRC-32C of the length, an
  * Event, masked CRC-32C of the Event.  The Event is a protocol buffer of a few fields (event.proto, summary.proto),
@@ -51,10 +51,13 @@ static void warn(StepLog *l, const char *what, int number) {
 /* Appends one row, or takes back what was written of it. */
 static void append(StepLog *l, const void *data, size_t n) {
   off_t end = l->fd < 0 ? -1 : lseek(l->fd, 0, SEEK_END);
-  ssize_t written = end < 0 ? -1 : write(l->fd, data, n);
-  if (written == (ssize_t)n) return;
+  size_t written = 0;
+  ssize_t part = end < 0 ? -1 : 1;
+  for (; part > 0 && written<n; written += part> 0 ? (size_t)part : 0)
+    part = write(l->fd, (const char *)data + written, n - written); /* after a part the next write tells the reason */
+  if (written == n) return;
   l->lost++;
-  warn(l, "a row was not written", written < 0 ? errno : ENOSPC);
+  warn(l, "a row was not written", part < 0 ? errno : ENOSPC);
   if (written > 0 && ftruncate(l->fd, end) != 0) warn(l, "half a row remains", errno);
 }
 
