@@ -1,7 +1,7 @@
 # tools/setup.sh - sourced by demo.sh and test.sh: installs missing Debian packages, configures and builds.
 
 build_packages="gcc libc6-dev cmake ninja-build flex bison pkg-config protobuf-c-compiler libprotobuf-c-dev libonnx-dev
-  libjansson-dev libdnnl-dev libmbedtls-dev zlib1g-dev"
+  libexpat1-dev libjansson-dev libdnnl-dev libmbedtls-dev zlib1g-dev"
 test_packages="clang-format-14 llvm-14-tools libonnx-testdata python3 python3-onnx python3-numpy python3-pytest openmpi-bin libopenmpi-dev iproute2"
 
 ci_packages="clang chromium"

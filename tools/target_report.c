@@ -8,23 +8,7 @@
 #include "base/json_text.h"
 #include "frontend/topo/target.h"
 
-static bool ends_with(const char *s, const char *end) {
-  size_t n = strlen(s), k = strlen(end);
-  return n >= k && strcmp(s + n - k, end) == 0;
-}
-
 /* ---- which target */
-
-/* Refuses kinds of targets that are not built yet. */
-static bool readable(Tool *t, const char *name) {
-  static const char smi[] = "nvidia-smi:";
-  if (ends_with(name, ".xml"))
-    return diag_error(t->diags, DIAG_later_target_xml, (Loc){.file = name},
-                      "topology files of NCCL and hwloc cannot be read yet");
-  if (strncmp(name, smi, sizeof smi - 1) == 0 || strcmp(name, "local") == 0)
-    return diag_error(t->diags, DIAG_later_target_xml, (Loc){0}, "the target '%s' is not built yet", name);
-  return true;
-}
 
 /* Returns the file whose blocks replace built-in ones; NULL if none. */
 static const char *calibration(void) {
@@ -33,11 +17,11 @@ static const char *calibration(void) {
 }
 
 const Target *tool_target_of(Tool *t, const char *name) {
-  return readable(t, name) ? topo_target_find_with(t->diags, t->arena, name, calibration()) : NULL;
+  return topo_target_find_with(t->diags, t->arena, name, calibration());
 }
 
 const char *tool_target_text(Tool *t, const char *name) {
-  return readable(t, name) ? topo_target_text(t->diags, t->arena, name, calibration()) : NULL;
+  return topo_target_text(t->diags, t->arena, name, calibration());
 }
 
 /* Returns the types that a device has peaks for: "f16, i8". */
@@ -107,7 +91,7 @@ static const char *target_name(const Tool *t) {
 
 const Target *tool_target_fixed(Tool *t) {
   const char *name = target_name(t);
-  return readable(t, name) ? topo_target_find(t->diags, t->arena, name) : NULL;
+  return topo_target_find(t->diags, t->arena, name);
 }
 
 const Target *tool_target(Tool *t) {

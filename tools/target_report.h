@@ -16,8 +16,7 @@ const char *tool_target_figures(Arena *a, const Target *target);
 json_t *tool_target_figures_json(const Target *target);
 /* Returns the type of --dtype; f32 without it. */
 ComputeType tool_compute(const Tool *t);
-/* Returns the target of a name or a .topo file; NULL after diagnostics, also for kinds of files that are not built
- * yet. */
+/* Returns the target of a name or a file; NULL after diagnostics. */
 const Target *tool_target_of(Tool *t, const char *name);
 /* Returns its canonical text. */
 const char *tool_target_text(Tool *t, const char *name);

@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "base/nearest.h"
 #include "base/text.h"
+#include "frontend/topo/found.h"
 #include "frontend/topo/target_build.h"
 #include "frontend/topo/target_kinds.h"
 
@@ -179,7 +180,12 @@ static bool read_first(Diags *d, Arena *a, const char *path, TopoLibrary *l) {
 static bool find(Diags *d, Arena *a, const char *name, const char *first, Found *out) {
   const char *base;
   int ranks = split_count(a, name, &base);
-  if (is_file(name)) base = name, ranks = 0;
+  if (is_file(name) || topo_found_names(name)) base = name, ranks = 0;
+  if (topo_found_names(base)) {
+    if (ranks < 0) return bad_count(d, name);
+    const char *text = topo_found_text(d, a, base);
+    return text && find_in_text(d, a, base, text, name, ranks, out);
+  }
   if (is_file(base)) {
     if (ranks < 0) return bad_count(d, name);
     const char *text = file_read_text(d, a, base, NULL);

@@ -127,3 +127,30 @@ for options in "--dim batch=1" "--dim batch=8 --tp 4" "--dim batch=8 --pp 2 --mi
   check "a time grows" /usr/bin/python3 -c 'import sys; t = [float(x) for x in sys.argv[1:]]; sys.exit(any(b > a * (1 + 1e-9) for a, b in zip(t, t[1:])) or t[-1] == t[0])' $times
 done
 summary 201
+
+# machines that are found (tests/targets/README.md): GPUs, links, sockets, and the same target from the text of show
+machines=$source_dir/tests/targets
+machine() { # TARGET TEXT...
+  local target=$1 text
+  shift
+  expect 0 "" "$apc" targets show "$target"
+  for text in "$@"; do expect_out "$text"; done
+  grep -v '^#' out >shown.topo
+  expect 0 "" "$apc" targets show ./shown.topo
+  check "show of $target differs after being read back" diff <(grep -v '^#' out) shown.topo
+}
+machine "nvidia-smi:$machines/smi-dgx-a100.txt?gpu=A100-SXM4-40GB" "devices 8 A100-SXM4-40GB" "nvlink at 300 GB/s with" "4 NUMA"
+machine "nvidia-smi:$machines/smi-dgx-h100.txt" "devices 8 H100-SXM5-80GB" "nvlink at 450 GB/s with" "adapters (12)" "2 NUMA"
+machine "nvidia-smi:$machines/smi-p3.8xlarge.txt?gpu=V100-SXM2-16GB" "devices 4 V100" "nvlink at 100 GB/s pair 37.5 GB/s"
+machine "nvidia-smi:$machines/smi-rtx3090-x2.txt?gpu=RTX-3090-24GB" "devices 2 RTX" "nvlink at 56.25 GB/s"
+machine "nvidia-smi:$machines/smi-l40s-x8.txt?gpu=L40S-48GB" "devices 8 L40S" "link pcie at 31 GB/s" "2 NUMA"
+machine "$machines/nccl-dgx-1.xml" "devices 2 V100-SXM2-32GB" "nvlink at 25 GB/s" "pcie gen3 at 15.75 GB/s" "not in the file"
+machine "$machines/hwloc-nvidiaDGX2.xml?gpu=V100-SXM2-32GB" "devices 16 V100" "pcie at 15.75 GB/s" "2 NUMA" "is not read"
+machine "$machines/hwloc-16em64t-4s2c2t.xml" "cores 8;" "4 NUMA"
+expect 1 "kind of the GPU 10de:06d2" "$apc" targets check "$machines/hwloc-24em64t-2n6c2t-pci.xml"; expect_err "kinds: A100-SXM4-40GB"
+expect 1 "kind of the GPUs is not known" "$apc" targets check "nvidia-smi:$machines/smi-l40s-x8.txt"
+expect 0 "assumed: PCIe gen5 x16, the file does not say" "$apc" targets check "nvidia-smi:$machines/smi-dgx-h100.txt"
+printf '<!DOCTYPE s [<!ENTITY a "b">]><system/>' >entity.xml
+expect 1 "declares an entity" "$apc" targets check entity.xml
+printf '<system><cpu><pci vendor="0x1002"><gpu dev="0"/></pci></cpu></system>' >amd.xml
+expect 1 "not of NVIDIA" "$apc" targets check amd.xml

@@ -173,9 +173,6 @@ later() { # later CODE OPTION...
 }
 later APC0626 --dtype fp8
 later APC0643 --emit=onnx
-later APC0647 --target machine.xml
-later APC0647 --target local
-later APC0647 --target nvidia-smi:FILE
 later APC0636 --train-mode '*'
 later APC0637 --offload moments
 later APC0641 --world 2,4

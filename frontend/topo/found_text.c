@@ -1,0 +1,170 @@
+/* frontend/topo/found_text.c - writes the facts about a machine as text of the target language; see found.h.
+ *
+ * GPUs that NVLink joins, directly or through others, are an island.  If all GPUs are one island, or islands are equal
+ * and have consecutive GPUs, NVLink is the inner link; PCIe joins what NVLink does not.  The rate of a GPU is that of
+ * its links together, `pair` the mean over the pairs of an island without switches.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "frontend/topo/found.h"
+
+static int by_number(const void *a, const void *b) {
+  const FoundGpu *x = a, *y = b;
+  return (x->number > y->number) - (x->number < y->number);
+}
+
+/* Puts GPUs into the order of their numbers, with their links. */
+static void sort_gpus(FoundMachine *m) {
+  FoundGpu *old = ARENA_ARRAY(m->arena, FoundGpu, FOUND_GPUS);
+  int from[FOUND_GPUS];
+  for (int i = 0; i < m->ngpus; i++) old[i] = m->gpus[i];
+  for (int i = 0; i < m->ngpus; i++) { m->gpus[i].direct[0] = i; /* for now, its place before */ }
+  qsort(m->gpus, (size_t)m->ngpus, sizeof *m->gpus, by_number);
+  for (int i = 0; i < m->ngpus; i++) from[i] = m->gpus[i].direct[0];
+  for (int i = 0; i < m->ngpus; i++)
+    for (int j = 0; j < m->ngpus; j++) {
+      m->gpus[i].direct[j] = old[from[i]].direct[from[j]];
+      m->gpus[i].joined[j] = old[from[i]].joined[from[j]];
+    }
+}
+
+/* The size of equal islands of consecutive GPUs; 1 if there is no NVLink, 0 if islands differ. */
+static int island_size(const FoundMachine *m) {
+  int island[FOUND_GPUS], size = 0;
+  for (int i = 0; i < m->ngpus; i++) island[i] = i;
+  for (int again = 0; again < m->ngpus; again++)
+    for (int i = 0; i < m->ngpus; i++)
+      for (int j = 0; j < m->ngpus; j++)
+        if ((m->gpus[i].joined[j] || m->gpus[j].joined[i]) && island[j] < island[i]) island[i] = island[j];
+  while (size < m->ngpus && island[size] == 0) size++;
+  for (int i = 0; i < m->ngpus; i++)
+    if (m->ngpus % size || island[i] != i / size * size) return 0;
+  return size;
+}
+
+static int links_of(const FoundMachine *m, int i) {
+  int sum = m->gpus[i].switched;
+  for (int j = 0; j < m->ngpus; j++) sum += m->gpus[i].direct[j];
+  return sum;
+}
+
+static void print_nvlink(FoundMachine *m, Text *out, int size) {
+  int fewest = links_of(m, 0), most = fewest, sum = 0;
+  bool switched = m->gpus[0].switched > 0;
+  for (int i = 0; i < m->ngpus; i++) {
+    int n = links_of(m, i);
+    fewest = n < fewest ? n : fewest, most = n > most ? n : most, sum += n;
+  }
+  const FoundKind *k = m->gpus[0].kind;
+  if (fewest < most) topo_found_note(m, "assumed: %d links of NVLink for every GPU; some have %d", fewest, most);
+  double rate = fewest * k->link_rate, pair = (double)sum / m->ngpus / (size - 1) * k->link_rate;
+  text_printf(out, "  link nvlink");
+  if (size < m->ngpus) text_printf(out, " joins %d", size);
+  text_printf(out, " at %g GB/s", rate);
+  if (!switched && pair < rate) {
+    text_printf(out, " pair %.4g GB/s", pair);
+    topo_found_note(m, "pair: the mean over every two GPUs that NVLink joins directly or through others");
+  }
+  text_printf(out, " with %s;\n", k->protocols);
+  topo_found_note(m, "assumed: %g GB/s each way of a link of NVLink, as of a %s; %s", k->link_rate, k->part,
+                  switched ? "switches join the GPUs" : "links join pairs of GPUs");
+}
+
+/* The lowest rate of PCIe; that of the kind of GPU where the file has none. */
+static double pcie_of(FoundMachine *m) {
+  double rate = INFINITY;
+  bool assumed = false;
+  for (int i = 0; i < m->ngpus; i++) {
+    const FoundGpu *g = &m->gpus[i];
+    assumed |= !(g->pcie > 0);
+    rate = fmin(rate, g->pcie > 0 ? g->pcie : g->kind->pcie_rate);
+  }
+  if (assumed) topo_found_note(m, "assumed: PCIe %s x16, the file does not say", m->gpus[0].kind->pcie);
+  return rate;
+}
+
+static void print_links(FoundMachine *m, Text *out) {
+  int size = island_size(m);
+  double pcie = pcie_of(m);
+  const FoundKind *k = m->gpus[0].kind;
+  bool has_rate = k->link_rate > 0;
+  if (!has_rate && size != 1) {
+    topo_found_note(m, "left out: NVLink, which a %s is not known to have", k->part);
+    size = 1;
+  }
+  if (!m->has_nvlink && has_rate)
+    topo_found_note(m, "NVLink is not read from topologies of hwloc: PCIe joins the GPUs");
+  if (size == 0)
+    topo_found_note(m, "NVLink joins groups of GPUs that differ or are not consecutive: left out, PCIe joins the GPUs");
+  if (size > 1 && has_rate) print_nvlink(m, out, size);
+  if (size != m->ngpus) {
+    text_printf(out, "  link pcie at %.4g GB/s with %s;\n", pcie, k->peer);
+    if (m->nodes > 1) topo_found_note(m, "assumed: links between processors are no slower than PCIe");
+  }
+  text_printf(out, "  pcie %s at %.4g GB/s;\n", pcie < 17 ? "gen3" : pcie < 33 ? "gen4" : "gen5", pcie);
+}
+
+static void print_network(FoundMachine *m, Text *out) {
+  if (!(m->adapter_rate > 0)) {
+    topo_found_note(m, "the file does not give the rate of adapters (%d): no network between machines", m->adapters);
+    return;
+  }
+  bool efa = strstr(m->adapter, "rdmap") || strstr(m->adapter, "efa"), ib = strncmp(m->adapter, "mlx", 3) == 0;
+  text_printf(out, "  network %s %d at %.6g Gbit/s with %s;\n",
+              efa  ? "efa"
+              : ib ? "infiniband"
+                   : "ethernet",
+              m->adapters, m->adapter_rate / 1e3,
+              efa  ? "efa"
+              : ib ? "infiniband"
+                   : "tcp");
+  topo_found_note(m, "assumed: the network is %s, from the name of its first adapter",
+                  efa  ? "EFA"
+                  : ib ? "InfiniBand"
+                       : "Ethernet");
+}
+
+static void print_devices(const FoundMachine *m, Text *out) {
+  for (int i = 0, j; i < m->ngpus; i = j) {
+    for (j = i; j < m->ngpus && m->gpus[j].kind == m->gpus[i].kind; j++) {}
+    text_printf(out, "  devices %d %s;\n", j - i, m->gpus[i].kind->part);
+  }
+}
+
+/* A machine without GPUs: its cores at the rates of the built-in cpu, which calibration replaces. */
+static bool print_cpu(FoundMachine *m, Text *out, const char *name) {
+  if (m->cores < 1 || !(m->memory > 0)) return topo_found_error(m, "the file has no GPU, and no cores with memory");
+  text_printf(
+      out,
+      "cpu %s-cores {\n  cores %d;\n  memory %.0f MB at 45 GB/s;\n  launch 5 us;\n  peak f32 %d GFLOPS;\n"
+      "  peak f64 %d GFLOPS;\n  note \"assumed: rates of the built-in cpu, 110 GFLOPS of a core in f32 and 45 GB/s; "
+      "apc calibrate measures them\";\n}\n",
+      name, m->cores, floor(m->memory / 1e6), 110 * m->cores, 55 * m->cores);
+  text_printf(out, "machine %s {\n  devices 1 %s-cores;\n  link shared-memory at 13 GB/s latency 10 us;\n", name, name);
+  topo_found_note(m, "assumed: shared memory at 13 GB/s and 10 us, as of the built-in cpu");
+  return true;
+}
+
+const char *topo_found_print(FoundMachine *m, const char *name) {
+  Text out = {.arena = m->arena};
+  sort_gpus(m);
+  for (int i = 1; i < m->ngpus; i++)
+    if (m->gpus[i].number == m->gpus[i - 1].number) {
+      topo_found_error(m, "two GPUs have the number %d", m->gpus[i].number);
+      return NULL;
+    }
+  if (m->ngpus) {
+    text_printf(&out, "machine %s {\n", name);
+    print_devices(m, &out);
+    if (m->ngpus > 1) print_links(m, &out);
+    else text_printf(&out, "  pcie pcie at %.4g GB/s;\n", pcie_of(m));
+    print_network(m, &out);
+    if (m->memory > 0) text_printf(&out, "  host-memory %.0f MB;\n", floor(m->memory / 1e6));
+  } else if (!print_cpu(m, &out, name)) return NULL;
+  if (m->given) topo_found_note(m, "the kind of GPU is that of the name's ?gpu=");
+  if (m->nodes) topo_found_note(m, "%d NUMA nodes or sockets", m->nodes);
+  text_printf(&out, "%s}\n", text_str(&m->notes));
+  return text_str(&out);
+}

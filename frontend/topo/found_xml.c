@@ -1,0 +1,244 @@
+/* frontend/topo/found_xml.c - reads topologies of NCCL (NCCL_TOPO_DUMP_FILE) and of hwloc (lstopo FILE.xml, versions 1
+ * and 2) with libexpat.
+ *
+ * NCCL: cpu, pci, gpu, nvlink and net elements in <system>.  A link's target is the PCI address of a GPU, or a device
+ * of another class: a switch.  hwloc: objects in <topology>; GPUs are PCI devices of class 03 of NVIDIA; rates are
+ * GB/s. NVLink of hwloc's distances is not read.  Files are not trusted: entities are refused, external ones never
+ * opened, and depth and size are limited.
+ */
+#include <expat.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "frontend/topo/found.h"
+
+enum { LINKS = FOUND_GPUS * 32 };
+
+typedef struct PciDevice {
+  const char *bus, *vendor, *device, *speed, *width;
+} PciDevice;
+
+typedef struct NvLink {
+  int gpu, count;
+  const char *target;
+  bool to_gpu;
+} NvLink;
+
+typedef struct XmlReader {
+  FoundMachine *m;
+  XML_Parser parser;
+  bool failed, hwloc;
+  int depth;
+  PciDevice pci[FOUND_DEPTH]; /* by depth: the device that an element is in */
+  int gpu;                    /* the last */
+  int nlinks;
+  NvLink links[LINKS];
+  int amd; /* GPUs of AMD in a file of hwloc */
+  int packages, nodes;
+} XmlReader;
+
+static void stop(XmlReader *r) {
+  r->failed = true;
+  XML_StopParser(r->parser, XML_FALSE);
+}
+
+#define FAIL(r, ...) (topo_found_error((r)->m, __VA_ARGS__), stop(r))
+
+static const char *attribute(const char **attributes, const char *name) {
+  for (; *attributes; attributes += 2)
+    if (strcmp(attributes[0], name) == 0) return attributes[1];
+  return NULL;
+}
+
+static const char *kept(XmlReader *r, const char **attributes, const char *name) {
+  const char *v = attribute(attributes, name);
+  return v ? arena_strdup(r->m->arena, v) : NULL;
+}
+
+/* Reads a whole number from 0 to `most`; -1 if the attribute is none. */
+static int count_of(const char **attributes, const char *name, int most) {
+  const char *v = attribute(attributes, name);
+  size_t n = v ? strlen(v) : 0;
+  if (n < 1 || n > 9 || strspn(v, "0123456789") != n) return -1;
+  return atoi(v) <= most ? atoi(v) : -1;
+}
+
+static const char *hex(const char *number) {
+  return number && number[0] == '0' && number[1] == 'x' ? number + 2 : number;
+}
+
+/* GB/s each way of lanes of PCIe: 8 of 10 bits are data up to 5 GT/s, 128 of 130 above. */
+static double pcie_rate(const PciDevice *p) {
+  double speed = p->speed ? strtod(p->speed, NULL) : 0;
+  int width = p->width ? atoi(p->width) : 0;
+  if (!(speed >= 2) || !(speed <= 256) || width < 1 || width > 32) return 0;
+  return speed * width / 8 * (speed > 6 ? 128.0 / 130 : 0.8);
+}
+
+/* ---- NCCL */
+
+static void read_gpu(XmlReader *r, const char **attributes) {
+  const PciDevice *p = &r->pci[r->depth - 1];
+  const char *vendor = hex(p->vendor), *id = hex(p->device);
+  if (attribute(attributes, "gcn") || (vendor && strcmp(vendor, "10de") != 0))
+    return FAIL(r, "the GPU at %s is not of NVIDIA; only these have targets", p->bus ? p->bus : "an unknown address");
+  FoundGpu *g = topo_found_gpu(r->m);
+  if (!g) return stop(r);
+  g->bus = p->bus;
+  g->pcie = pcie_rate(p);
+  g->number = count_of(attributes, "dev", 9999);
+  if (g->number < 0) return FAIL(r, "a gpu element needs dev, a number");
+  if (!g->kind && id) g->kind = topo_found_kind_of_id(id);
+  if (!g->kind) topo_found_unknown(r->m, id ? arena_printf(r->m->arena, "the GPU 10de:%s", id) : "the GPUs"), stop(r);
+  r->gpu = r->m->ngpus - 1;
+}
+
+static void read_nvlink(XmlReader *r, const char **attributes) {
+  const char *class = attribute(attributes, "tclass");
+  NvLink *l = &r->links[r->nlinks];
+  if (r->gpu < 0) return FAIL(r, "an nvlink element is outside a gpu element");
+  if (r->nlinks == LINKS) return FAIL(r, "more than %d nvlink elements", LINKS);
+  *l = (NvLink){.gpu = r->gpu,
+                .count = count_of(attributes, "count", 64),
+                .target = kept(r, attributes, "target"),
+                .to_gpu = class && strncmp(class, "0x03", 4) == 0};
+  if (l->count < 1 || !l->target) return FAIL(r, "an nvlink element needs target, and count from 1 to 64");
+  r->nlinks++;
+}
+
+static void read_net(XmlReader *r, const char **attributes) {
+  const char *speed = attribute(attributes, "speed");
+  double rate = speed ? strtod(speed, NULL) : 0;
+  if (!(rate > 0) || !(rate < 1e7)) return;
+  FoundMachine *m = r->m;
+  if (m->adapters && rate != m->adapter_rate) {
+    topo_found_note(m, "left out: an adapter of %g Mbit/s beside those of %g",
+                    rate < m->adapter_rate ? rate : m->adapter_rate, rate < m->adapter_rate ? m->adapter_rate : rate);
+    if (rate < m->adapter_rate) return;
+    m->adapters = 0;
+  }
+  m->adapter_rate = rate;
+  if (!m->adapters++) m->adapter = attribute(attributes, "name") ? kept(r, attributes, "name") : "net";
+}
+
+static void read_nccl(XmlReader *r, const char *name, const char **attributes) {
+  if (strcmp(name, "pci") == 0)
+    r->pci[r->depth] =
+        (PciDevice){kept(r, attributes, "busid"), kept(r, attributes, "vendor"), kept(r, attributes, "device"),
+                    kept(r, attributes, "link_speed"), kept(r, attributes, "link_width")};
+  else if (strcmp(name, "cpu") == 0) r->nodes++;
+  else if (strcmp(name, "gpu") == 0) read_gpu(r, attributes);
+  else if (strcmp(name, "nvlink") == 0) read_nvlink(r, attributes);
+  else if (strcmp(name, "net") == 0) read_net(r, attributes);
+}
+
+/* ---- hwloc */
+
+/* Reads a PCI device of type "0302 [10de:1db5] ...". */
+static void read_device(XmlReader *r, const char **attributes) {
+  const char *type = attribute(attributes, "pci_type"), *speed = attribute(attributes, "pci_link_speed");
+  if (!type || strlen(type) < 16 || strncmp(type, "03", 2) != 0 || type[5] != '[') {
+    if (type && strncmp(type, "1200 [1002:", 11) == 0) r->amd++;
+    return;
+  }
+  if (strncmp(type, "0380 [1002:", 11) == 0) r->amd++;
+  if (strncmp(type + 6, "10de:", 5) != 0) return;
+  const char *id = arena_strndup(r->m->arena, type + 11, 4);
+  FoundGpu *g = topo_found_gpu(r->m);
+  if (!g) return stop(r);
+  if (!g->kind) g->kind = topo_found_kind_of_id(id);
+  double rate = speed ? strtod(speed, NULL) : 0;
+  g->pcie = rate > 0.1 && rate < 1000 ? rate : 0;
+  if (!g->kind) topo_found_unknown(r->m, arena_printf(r->m->arena, "the GPU 10de:%s", id)), stop(r);
+}
+
+static void read_memory(XmlReader *r, const char **attributes) {
+  const char *bytes = attribute(attributes, "local_memory");
+  double n = bytes ? strtod(bytes, NULL) : 0;
+  if (n > 0 && n < 1e16) r->m->memory += n;
+}
+
+static void read_hwloc(XmlReader *r, const char *name, const char **attributes) {
+  const char *type = strcmp(name, "object") == 0 ? attribute(attributes, "type") : NULL;
+  if (!type) return;
+  read_memory(r, attributes);
+  if (strcmp(type, "PCIDev") == 0) read_device(r, attributes);
+  else if (strcmp(type, "Core") == 0) r->m->cores++;
+  else if (strcmp(type, "NUMANode") == 0) r->nodes++;
+  else if (strcmp(type, "Package") == 0 || strcmp(type, "Socket") == 0) r->packages++;
+}
+
+/* ---- the file */
+
+static void XMLCALL on_start(void *user, const XML_Char *name, const XML_Char **attributes) {
+  XmlReader *r = user;
+  if (r->failed) return;
+  if (r->depth == 0) {
+    r->hwloc = strcmp(name, "topology") == 0;
+    if (!r->hwloc && strcmp(name, "system") != 0)
+      return FAIL(r, "<%s> is not a topology of NCCL (<system>) or hwloc (<topology>)", text_shown(r->m->arena, name));
+  }
+  if (++r->depth >= FOUND_DEPTH) return FAIL(r, "elements are nested more than %d deep", FOUND_DEPTH - 1);
+  r->pci[r->depth] = r->pci[r->depth - 1];
+  if (r->hwloc) read_hwloc(r, name, attributes);
+  else read_nccl(r, name, attributes);
+}
+
+static void XMLCALL on_end(void *user, const XML_Char *name) {
+  XmlReader *r = user;
+  if (strcmp(name, "gpu") == 0) r->gpu = -1;
+  r->depth--;
+}
+
+static void XMLCALL on_entity(void *user, const XML_Char *name, int parameter, const XML_Char *value, int n,
+                              const XML_Char *base, const XML_Char *system, const XML_Char *public,
+                              const XML_Char *notation) {
+  XmlReader *r = user;
+  (void)name, (void)parameter, (void)value, (void)n, (void)base, (void)system, (void)public, (void)notation;
+  if (!r->failed) FAIL(r, "the file declares an entity");
+}
+
+/* Connects GPUs; a target that is no GPU of the file is a switch, or a GPU that a program did not use. */
+static bool connect(XmlReader *r) {
+  FoundMachine *m = r->m;
+  for (int i = 0; i < r->nlinks; i++) {
+    const NvLink *l = &r->links[i];
+    int to = 0;
+    while (to < m->ngpus && !(m->gpus[to].bus && strcmp(m->gpus[to].bus, l->target) == 0)) to++;
+    if (to < m->ngpus) m->gpus[l->gpu].direct[to] += l->count, m->gpus[l->gpu].joined[to] = true;
+    else if (!l->to_gpu) m->gpus[l->gpu].switched += l->count;
+    else topo_found_note(m, "left out: NVLink to a GPU that is not in the file");
+  }
+  for (int i = 0; i < m->ngpus; i++)
+    for (int j = 0; j < m->ngpus; j++) {
+      if (m->gpus[i].direct[j] != m->gpus[j].direct[i] || m->gpus[i].direct[i])
+        return topo_found_error(m, "the GPUs %d and %d disagree about their links", m->gpus[i].number,
+                                m->gpus[j].number);
+      if (i != j && m->gpus[i].switched && m->gpus[j].switched) m->gpus[i].joined[j] = true;
+    }
+  return true;
+}
+
+bool topo_found_xml(FoundMachine *m, const char *text, size_t n) {
+  XmlReader *r = ARENA_NEW(m->arena, XmlReader);
+  *r = (XmlReader){.m = m, .gpu = -1, .parser = XML_ParserCreate(NULL)};
+  if (!r->parser) return topo_found_error(m, "no memory to read XML");
+  XML_SetUserData(r->parser, r);
+  XML_SetElementHandler(r->parser, on_start, on_end);
+  XML_SetEntityDeclHandler(r->parser, on_entity);
+  if (XML_Parse(r->parser, text, (int)n, XML_TRUE) != XML_STATUS_OK && !r->failed) {
+    diag_error(m->diags, DIAG_target_found,
+               (Loc){.file = m->file,
+                     .line = (int)XML_GetCurrentLineNumber(r->parser),
+                     .col = (int)XML_GetCurrentColumnNumber(r->parser) + 1},
+               "%s", XML_ErrorString(XML_GetErrorCode(r->parser)));
+    r->failed = true;
+  }
+  XML_ParserFree(r->parser);
+  if (r->failed) return false;
+  if (r->amd && !m->ngpus) return topo_found_error(m, "the machine has GPUs of AMD; only those of NVIDIA have targets");
+  if (!r->hwloc && !m->ngpus) return topo_found_error(m, "the topology has no gpu element");
+  m->has_nvlink = !r->hwloc;
+  m->nodes = r->hwloc ? r->packages : r->nodes;
+  return connect(r);
+}
