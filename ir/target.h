@@ -141,9 +141,10 @@ typedef struct Target {
   PriceKind price; /* the price in use (target_price) */
   bool has_kernels;
   KernelCosts kernels;
-  const char *measured;  /* file of `apc calibrate` with its figures; NULL if none */
-  const CpuCosts *small; /* NULL if not measured */
-  double request;        /* seconds to send ranks a request and to learn of its end; 0 if not counted */
+  const char *const *notes; /* of a machine that was found: its assumptions; NULL-terminated, NULL if none */
+  const char *measured;     /* file of `apc calibrate` with its figures; NULL if none */
+  const CpuCosts *small;    /* NULL if not measured */
+  double request;           /* seconds to send ranks a request and to learn of its end; 0 if not counted */
   int ntiers;
   TargetTier tiers[MAX_TIERS];
   int nkinds; /* 0 if all ranks are alike */

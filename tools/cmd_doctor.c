@@ -68,8 +68,10 @@ static Check mpi(Arena *a) {
 
 /* How a library reports its version. */
 typedef enum VersionKind {
-  V_DNNL, /* const struct of int major, minor, patch */
-  V_PAIR  /* f(int *major, int *minor) */
+  V_DNNL,  /* const struct of int major, minor, patch */
+  V_HWLOC, /* unsigned f(void): major, minor and patch in bits 16, 8 and 0 */
+  V_NVML,  /* f(char *text, unsigned size), once it is started */
+  V_PAIR   /* f(int *major, int *minor) */
 } VersionKind;
 
 typedef struct Library {
@@ -93,6 +95,13 @@ static const Library libraries[] = {
      "nvrtcVersion",
      V_PAIR,
      {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so", NULL}},
+    {"hwloc", "the target local", "libhwloc15", "hwloc_get_api_version", V_HWLOC, {"libhwloc.so.15", NULL}},
+    {"NVML",
+     "names of GPUs",
+     "libnvidia-ml1 (non-free)",
+     "nvmlSystemGetNVMLVersion",
+     V_NVML,
+     {"libnvidia-ml.so.1", NULL}},
 };
 enum { LIBRARIES = sizeof libraries / sizeof *libraries };
 
@@ -110,6 +119,16 @@ static const char *version_of(Arena *a, void *handle, const Library *l) {
     const struct Dnnl *d;
     memcpy(&d, &(const void *){((const void *(*)(void))(uintptr_t)f)()}, sizeof d);
     return arena_printf(a, "%d.%d.%d", d->major, d->minor, d->patch);
+  }
+  if (l->kind == V_HWLOC) {
+    unsigned u = ((unsigned (*)(void))(uintptr_t)f)();
+    return arena_printf(a, "%u.%u.%u", u >> 16, u >> 8 & 255, u & 255);
+  }
+  if (l->kind == V_NVML) {
+    char text[80] = "";
+    int (*init)(void) = (int (*)(void))(uintptr_t)symbol(handle, "nvmlInit_v2");
+    bool ok = init && init() == 0 && ((int (*)(char *, unsigned))(uintptr_t)f)(text, sizeof text) == 0;
+    return ok ? arena_strdup(a, text) : "does not start";
   }
   return ((int (*)(int *, int *))(uintptr_t)f)(&v, &minor) == 0 ? arena_printf(a, "%d.%d", v, minor)
                                                                 : "version unknown";

@@ -3,7 +3,6 @@
 
 #include "base/json_text.h"
 #include "base/nearest.h"
-#include "frontend/topo/found.h"
 #include "frontend/topo/target.h"
 #include "tools/target_report.h"
 
@@ -50,15 +49,8 @@ static int show(Tool *t, const char *name) {
   return EXIT_OK;
 }
 
-/* Prints the notes of a machine that was found: what is assumed about it. */
-static void print_notes(const char *text) {
-  for (const char *at = text; at && (at = strstr(at, "note \"")); at++)
-    printf("  %.*s\n", (int)strcspn(at + 6, "\""), at + 6);
-}
-
 static int check(Tool *t, const char *file) {
-  size_t n = strlen(file);
-  if ((n < 5 || strcmp(file + n - 5, ".topo") != 0) && !topo_found_names(file)) {
+  if (!topo_target_is_read(t->arena, file)) {
     diag_error(t->diags, DIAG_model_kind, (Loc){.file = file},
                "`apc targets check` reads FILE.topo, FILE.xml, nvidia-smi:FILE and local");
     return EXIT_USAGE;
@@ -69,7 +61,7 @@ static int check(Tool *t, const char *file) {
     tool_json(t, json_pack("{s:s, s:o}", "schema", "apc.target/1", "target", tool_target_json(g)));
   else {
     printf("%s: %s\n", file, tool_target_line(t->arena, g));
-    if (topo_found_names(file)) print_notes(topo_found_text(t->diags, t->arena, file));
+    for (int i = 0; g->notes && g->notes[i]; i++) printf("  %s\n", g->notes[i]);
   }
   return EXIT_OK;
 }

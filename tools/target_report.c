@@ -97,6 +97,7 @@ const Target *tool_target_fixed(Tool *t) {
 const Target *tool_target(Tool *t) {
   const Target *g = tool_target_of(t, target_name(t)), *own = g ? computing(t, g) : NULL;
   if (own) own = priced(t, own);
+  for (int i = 0; own && own->notes && own->notes[i]; i++) tool_say(t, "Note", "%s: %s", own->name, own->notes[i]);
   return own && option_given(&t->options, OPT_assume_kernels)
              ? topo_target_assuming(t->arena, own, option_given(&t->options, OPT_train))
              : own;
@@ -163,8 +164,15 @@ const char *tool_target_figures(Arena *a, const Target *g) {
   return is_fixed(g) ? "figures are fixed, not measured on this machine: apc calibrate measures it" : NULL;
 }
 
+static json_t *notes_json(const Target *g) {
+  json_t *notes = json_array();
+  for (int i = 0; g->notes && g->notes[i]; i++) json_array_append_new(notes, json_text(g->notes[i]));
+  return notes;
+}
+
 json_t *tool_target_figures_json(const Target *g) {
-  return json_pack("{s:s, s:o}", "kind", g->measured ? "measured" : "fixed", "file", json_text(g->measured));
+  return json_pack("{s:s, s:o, s:o}", "kind", g->measured ? "measured" : "fixed", "file", json_text(g->measured),
+                   "notes", notes_json(g));
 }
 
 /* Returns the peak of bf16, else f16, else f32. */
@@ -287,6 +295,7 @@ json_t *tool_target_json(const Target *g) {
   json_object_set_new(o, "prices", prices_json(g));
   json_object_set_new(o, "kernels", g->has_kernels ? kernels_json(&g->kernels) : json_null());
   json_object_set_new(o, "tiers", tiers_json(g));
+  json_object_set_new(o, "notes", notes_json(g));
   if (g->nkinds) json_object_set_new(o, "kinds", kinds_json(g));
   return o;
 }

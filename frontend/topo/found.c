@@ -3,6 +3,7 @@
 
 #include <stdarg.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/file.h"
 
@@ -81,6 +82,10 @@ bool topo_found_names(const char *name) {
   size_t n = strcspn(name, "?");
   return strncmp(name, smi, sizeof smi - 1) == 0 || (n == 5 && strncmp(name, "local", n) == 0) ||
          (n > 4 && strncmp(name + n - 4, ".xml", 4) == 0);
+}
+
+bool topo_found_whole(const char *name) {
+  return strncmp(name, smi, sizeof smi - 1) == 0 && access(name + sizeof smi - 1, F_OK) == 0;
 }
 
 static bool read_file(FoundMachine *m, const char *path, bool is_xml) {

@@ -49,7 +49,9 @@ typedef struct FoundMachine {
   Text notes;          /* `note` statements */
 } FoundMachine;
 
-/* True if a target's name asks for a machine to be found. */
+/* True if the name is that of a file as it stands, even if it ends in xDIGITS. */
+bool topo_found_whole(const char *name);
+/* True if a target's name, without xDEVICES, asks for a machine to be found. */
 bool topo_found_names(const char *name);
 /* Returns the text of the machine in the target language; NULL after diagnostics. */
 const char *topo_found_text(Diags *d, Arena *a, const char *name);

@@ -1,5 +1,6 @@
 /* frontend/topo/found_local.c - describes this machine: libhwloc, loaded when it is needed, writes what it finds as
- * XML, which found_xml.c reads as it reads files.  NVLink is not asked for: `nvidia-smi topo -m` has it. */
+ * XML, which found_xml.c reads as it reads files.  hwloc gives NVLink only with its plugin of NVML; `nvidia-smi topo
+ * -m` always has it. */
 #include <dlfcn.h>
 #include <stdint.h>
 #include <string.h>

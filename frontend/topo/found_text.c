@@ -94,8 +94,7 @@ static void print_links(FoundMachine *m, Text *out) {
     topo_found_note(m, "left out: NVLink, which a %s is not known to have", k->part);
     size = 1;
   }
-  if (!m->has_nvlink && has_rate)
-    topo_found_note(m, "NVLink is not read from topologies of hwloc: PCIe joins the GPUs");
+  if (!m->has_nvlink && has_rate) topo_found_note(m, "hwloc gives no NVLink here (it needs NVML): PCIe joins the GPUs");
   if (size == 0)
     topo_found_note(m, "NVLink joins groups of GPUs that differ or are not consecutive: left out, PCIe joins the GPUs");
   if (size > 1 && has_rate) print_nvlink(m, out, size);

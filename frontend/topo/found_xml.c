@@ -3,16 +3,18 @@
  *
  * NCCL: cpu, pci, gpu, nvlink and net elements in <system>.  A link's target is the PCI address of a GPU, or a device
  * of another class: a switch.  hwloc: objects in <topology>; GPUs are PCI devices of class 03 of NVIDIA; rates are
- * GB/s. NVLink of hwloc's distances is not read.  Files are not trusted: entities are refused, external ones never
- * opened, and depth and size are limited.
+ * GB/s.  The distances named NVLinkBandwidth are a matrix of MB/s between devices of NVML (OSDev objects inside GPUs)
+ * and switches.  Files are not trusted: entities are refused, external ones never opened, and depth and size are
+ * limited.
  */
 #include <expat.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "frontend/topo/found.h"
 
-enum { LINKS = FOUND_GPUS * 32 };
+enum { LINKS = FOUND_GPUS * 32, DISTANT = 4 * FOUND_GPUS };
 
 typedef struct PciDevice {
   const char *bus, *vendor, *device, *speed, *width;
@@ -35,6 +37,11 @@ typedef struct XmlReader {
   NvLink links[LINKS];
   int amd; /* GPUs of AMD in a file of hwloc */
   int packages, nodes;
+  int nvml[FOUND_GPUS]; /* hwloc's number of the NVML device of a GPU; 0 if it has none */
+  int gpu_depth;        /* of the element of the last GPU of hwloc */
+  int distant;          /* objects of the NVLink matrix that is read; 0 outside it */
+  Text *into;           /* text of an element inside it: indexes or values */
+  Text indexes, values;
 } XmlReader;
 
 static void stop(XmlReader *r) {
@@ -146,10 +153,71 @@ static void read_device(XmlReader *r, const char **attributes) {
   const char *id = arena_strndup(r->m->arena, type + 11, 4);
   FoundGpu *g = topo_found_gpu(r->m);
   if (!g) return stop(r);
+  r->gpu_depth = r->depth;
   if (!g->kind) g->kind = topo_found_kind_of_id(id);
   double rate = speed ? strtod(speed, NULL) : 0;
   g->pcie = rate > 0.1 && rate < 1000 ? rate : 0;
   if (!g->kind) topo_found_unknown(r->m, arena_printf(r->m->arena, "the GPU 10de:%s", id)), stop(r);
+}
+
+/* Keeps the number of the NVML device of the GPU that the element is in. */
+static void read_os_device(XmlReader *r, const char **attributes) {
+  const char *name = attribute(attributes, "name");
+  int number = count_of(attributes, "gp_index", 999999999);
+  if (r->m->ngpus && r->depth == r->gpu_depth + 1 && name && strncmp(name, "nvml", 4) == 0 && number > 0)
+    r->nvml[r->m->ngpus - 1] = number;
+}
+
+/* Begins the NVLink matrix. */
+static void read_distances(XmlReader *r, const char **attributes) {
+  const char *name = attribute(attributes, "name");
+  if (!name || strcmp(name, "NVLinkBandwidth") != 0) return;
+  r->distant = count_of(attributes, "nbobjs", DISTANT);
+  if (r->m->has_nvlink) return FAIL(r, "NVLinkBandwidth is given twice");
+  if (r->distant < 1) return FAIL(r, "NVLinkBandwidth needs nbobjs from 1 to %d", DISTANT);
+  r->m->has_nvlink = true;
+}
+
+/* Returns the GPU of an index "OSDev:802" or "802"; -1 if it is another object. */
+static int gpu_of_index(const XmlReader *r, const char *index) {
+  if (strncmp(index, "OSDev:", 6) == 0) index += 6;
+  int number = atoi(index);
+  for (int i = 0; i < r->m->ngpus && number > 0; i++)
+    if (r->nvml[i] == number) return i;
+  return -1;
+}
+
+/* Adds `rate` MB/s of NVLink from a GPU to another, or to a switch (-1). */
+static void add_nvlink(FoundMachine *m, int from, int to, double rate) {
+  const FoundKind *k = m->gpus[from].kind;
+  double links = k->link_rate > 0 ? rate / 1e3 / k->link_rate : 1, whole = floor(links + 0.5);
+  if (fabs(links - whole) > 0.01 || whole < 1)
+    topo_found_note(m, "assumed: %g links of NVLink of GPU %d, for %g MB/s in the file", fmax(whole, 1),
+                    m->gpus[from].number, rate);
+  if (to < 0) m->gpus[from].switched += (int)fmax(whole, 1);
+  else m->gpus[from].direct[to] += (int)fmax(whole, 1), m->gpus[from].joined[to] = true;
+}
+
+/* Reads the NVLink matrix at its end. */
+static void end_distances(XmlReader *r) {
+  const double most = 2e6; /* MB/s; more is hwloc's value of an object and itself */
+  int n = r->distant, count = 0, *gpus = ARENA_ARRAY(r->m->arena, int, n);
+  char *save, *indexes = arena_strdup(r->m->arena, text_str(&r->indexes)),
+              *values = arena_strdup(r->m->arena, text_str(&r->values));
+  r->distant = 0;
+  for (char *at = strtok_r(indexes, " \n", &save); at; at = strtok_r(NULL, " \n", &save), count++) {
+    if (count < n) gpus[count] = gpu_of_index(r, at);
+  }
+  if (count != n) return FAIL(r, "NVLinkBandwidth has %d indexes for %d objects", count, n);
+  count = 0;
+  for (char *at = strtok_r(values, " \n", &save); at; at = strtok_r(NULL, " \n", &save), count++) {
+    int from = count < n * n ? gpus[count / n] : -1, to = gpus[count % n];
+    double rate = strtod(at, NULL);
+    if (count / n == count % n || from < 0 || !(rate > 0)) continue;
+    if (!(rate <= most)) return FAIL(r, "NVLinkBandwidth has %s MB/s", text_shown(r->m->arena, at));
+    if (to != from) add_nvlink(r->m, from, to, rate);
+  }
+  if (count != n * n) FAIL(r, "NVLinkBandwidth has %d values for %d objects", count, n);
 }
 
 static void read_memory(XmlReader *r, const char **attributes) {
@@ -160,9 +228,12 @@ static void read_memory(XmlReader *r, const char **attributes) {
 
 static void read_hwloc(XmlReader *r, const char *name, const char **attributes) {
   const char *type = strcmp(name, "object") == 0 ? attribute(attributes, "type") : NULL;
+  if (r->distant) r->into = strcmp(name, "indexes") == 0 ? &r->indexes : &r->values;
+  if (strncmp(name, "distances2", 10) == 0) read_distances(r, attributes);
   if (!type) return;
   read_memory(r, attributes);
   if (strcmp(type, "PCIDev") == 0) read_device(r, attributes);
+  else if (strcmp(type, "OSDev") == 0) read_os_device(r, attributes);
   else if (strcmp(type, "Core") == 0) r->m->cores++;
   else if (strcmp(type, "NUMANode") == 0) r->nodes++;
   else if (strcmp(type, "Package") == 0 || strcmp(type, "Socket") == 0) r->packages++;
@@ -187,7 +258,14 @@ static void XMLCALL on_start(void *user, const XML_Char *name, const XML_Char **
 static void XMLCALL on_end(void *user, const XML_Char *name) {
   XmlReader *r = user;
   if (strcmp(name, "gpu") == 0) r->gpu = -1;
+  r->into = NULL;
+  if (r->distant && !r->failed && strncmp(name, "distances2", 10) == 0) end_distances(r);
   r->depth--;
+}
+
+static void XMLCALL on_text(void *user, const XML_Char *text, int n) {
+  XmlReader *r = user;
+  if (r->into && !r->failed) text_addn(r->into, text, (size_t)n);
 }
 
 static void XMLCALL on_entity(void *user, const XML_Char *name, int parameter, const XML_Char *value, int n,
@@ -221,10 +299,16 @@ static bool connect(XmlReader *r) {
 
 bool topo_found_xml(FoundMachine *m, const char *text, size_t n) {
   XmlReader *r = ARENA_NEW(m->arena, XmlReader);
-  *r = (XmlReader){.m = m, .gpu = -1, .parser = XML_ParserCreate(NULL)};
+  *r = (XmlReader){.m = m,
+                   .gpu = -1,
+                   .parser = XML_ParserCreate(NULL),
+                   .indexes = {.arena = m->arena},
+                   .values = {.arena = m->arena}};
+  m->has_nvlink = false;
   if (!r->parser) return topo_found_error(m, "no memory to read XML");
   XML_SetUserData(r->parser, r);
   XML_SetElementHandler(r->parser, on_start, on_end);
+  XML_SetCharacterDataHandler(r->parser, on_text);
   XML_SetEntityDeclHandler(r->parser, on_entity);
   if (XML_Parse(r->parser, text, (int)n, XML_TRUE) != XML_STATUS_OK && !r->failed) {
     diag_error(m->diags, DIAG_target_found,
@@ -238,7 +322,7 @@ bool topo_found_xml(FoundMachine *m, const char *text, size_t n) {
   if (r->failed) return false;
   if (r->amd && !m->ngpus) return topo_found_error(m, "the machine has GPUs of AMD; only those of NVIDIA have targets");
   if (!r->hwloc && !m->ngpus) return topo_found_error(m, "the topology has no gpu element");
-  m->has_nvlink = !r->hwloc;
+  m->has_nvlink |= !r->hwloc;
   m->nodes = r->hwloc ? r->packages : r->nodes;
   return connect(r);
 }

@@ -18,6 +18,7 @@ typedef struct Found {
   TargetMachines machines;
   const char *name;
   int ranks; /* 0: one machine */
+  const char *const *notes;
 } Found;
 
 /* ---- blocks to parts */
@@ -177,14 +178,35 @@ static bool read_first(Diags *d, Arena *a, const char *path, TopoLibrary *l) {
   return check_machines(d, a, l);
 }
 
+bool topo_target_is_read(Arena *a, const char *name) {
+  const char *base;
+  split_count(a, name, &base);
+  return is_file(base) || topo_found_names(base);
+}
+
+/* Returns the notes of the text of a machine that was found. */
+static const char *const *notes_of(Arena *a, const char *text) {
+  struct {
+    const char **items;
+    size_t n, cap;
+  } notes = {0};
+  static const char begin[] = "note \"";
+  for (const char *at = text; (at = strstr(at, begin)); at++)
+    ARENA_PUSH(a, &notes, arena_strndup(a, at + sizeof begin - 1, strcspn(at + sizeof begin - 1, "\"")));
+  ARENA_PUSH(a, &notes, NULL);
+  return notes.items;
+}
+
 static bool find(Diags *d, Arena *a, const char *name, const char *first, Found *out) {
   const char *base;
   int ranks = split_count(a, name, &base);
-  if (is_file(name) || topo_found_names(name)) base = name, ranks = 0;
+  if (is_file(name) || topo_found_whole(name)) base = name, ranks = 0;
   if (topo_found_names(base)) {
     if (ranks < 0) return bad_count(d, name);
     const char *text = topo_found_text(d, a, base);
-    return text && find_in_text(d, a, base, text, name, ranks, out);
+    if (!text || !find_in_text(d, a, base, text, name, ranks, out)) return false;
+    out->notes = notes_of(a, text);
+    return true;
   }
   if (is_file(base)) {
     if (ranks < 0) return bad_count(d, name);
@@ -203,7 +225,12 @@ const Target *topo_target_find(Diags *d, Arena *a, const char *name) { return to
 
 const Target *topo_target_find_with(Diags *d, Arena *a, const char *name, const char *file) {
   Found f;
-  return find(d, a, name, file, &f) ? topo_target_build(d, a, &f.machines, f.name, f.ranks) : NULL;
+  const Target *t = find(d, a, name, file, &f) ? topo_target_build(d, a, &f.machines, f.name, f.ranks) : NULL;
+  if (!t || !f.notes) return t;
+  Target *copy = ARENA_NEW(a, Target);
+  *copy = *t;
+  copy->notes = f.notes;
+  return copy;
 }
 
 const Target *topo_target_parse(Diags *d, Arena *a, const char *file, const char *text, const char *name, int ranks) {

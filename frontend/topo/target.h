@@ -1,7 +1,8 @@
 /* frontend/topo/target.h - finds targets by name or in a .topo file (docs/guide/targets.md).
  *
  * A name is that of a machine or target block of a built-in file (targets/, part of the binary), NAMExDEVICES, or a
- * path that ends in .topo (its last machine or target) or in .topoxDEVICES.  An exact name wins.
+ * path that ends in .topo (its last machine or target) or in .topoxDEVICES.  An exact name wins.  Machines that are
+ * found (found.h) take xDEVICES at the end of their names in the same way.
  */
 #ifndef APC_FRONTEND_TOPO_TARGET_H
 #define APC_FRONTEND_TOPO_TARGET_H
@@ -17,6 +18,9 @@
 const Target *topo_target_find(Diags *d, Arena *a, const char *name);
 /* The same; blocks of `file` take precedence over built-in ones of the same name.  NULL: no file. */
 const Target *topo_target_find_with(Diags *d, Arena *a, const char *name, const char *file);
+
+/* True if a name asks for a file, or for this machine, to be read. */
+bool topo_target_is_read(Arena *a, const char *name);
 
 /* Returns the last machine or target of a text with `ranks` > 0 devices (0: as many as it says).  NULL after
  * diagnostics. */

@@ -210,10 +210,10 @@ expect 0 "does not fit" bash -c "'$apc' explain APC0802 && '$apc' explain 0802"
 # it opens vendor libraries that leak when they are closed
 expect 0 "C compiler" env ASAN_OPTIONS=detect_leaks=0 "$apc" doctor
 expect 0 "" env ASAN_OPTIONS=detect_leaks=0 "$apc" doctor --json; expect_json 'd["schema"] == "apc.doctor/1" and d["ok"]'
-for name in CPU "shared memory" /dev/shm "C compiler" permissions perf ptrace links MPI GPUs oneDNN NVRTC NCCL "CUDA driver"; do
+for name in CPU "shared memory" /dev/shm "C compiler" permissions perf ptrace links MPI GPUs oneDNN NVRTC NCCL "CUDA driver" hwloc NVML; do
   expect_json "sum(c['name'] == '$name' and bool(c['detail']) and bool(c['needed_for']) for c in d['checks']) == 1"
 done
-expect_json 'all(c["package"] for c in d["checks"] if not c["found"] and c["name"] in ("oneDNN", "NVRTC", "NCCL", "CUDA driver", "MPI", "GPUs"))'
+expect_json 'all(c["package"] for c in d["checks"] if not c["found"] and c["name"] in ("oneDNN", "NVRTC", "NCCL", "CUDA driver", "MPI", "GPUs", "hwloc", "NVML"))'
 expect_json 'all(re.match("[0-9]+[.][0-9]+", c["detail"]) for c in d["checks"] if c["found"] and c["name"] in ("oneDNN", "NVRTC", "NCCL"))'
 # a long text for every code: more than its title
 codes=$(sed -n 's/^| \(APC[0-9]*\) |.*/\1/p' "$source_dir/docs/status.md")

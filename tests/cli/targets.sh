@@ -60,7 +60,7 @@ bad 1:1 "no machine" "$gpu"
 expect 1 "APC0001" "$apc" targets check missing.topo
 printf '%s\n' 'cpu c { cores 2; memory 1 GB at 1 GB/s; launch 1 us; peak f32 1 GFLOPS; }' 'machine m { devices 4 c; link s at 1 GB/s; }' 'target n { machine m; }' >cpus.topo
 expect 1 "describe 4 cpus as one" "$apc" targets check cpus.topo; check "reported twice" test "$(grep -c error err)" = 1
-expect 2 "reads .topo files" "$apc" targets check "$gpt"
+expect 2 "reads FILE.topo" "$apc" targets check "$gpt"
 
 # a machine of the user's own
 printf '%s\n' "$gpu" 'machine m { devices 4 g; link pcie at 30 GB/s with pcie; price 2 USD/h "home" 2026-01-01; }' >own.topo
@@ -126,7 +126,7 @@ for options in "--dim batch=1" "--dim batch=8 --tp 4" "--dim batch=8 --pp 2 --mi
   # shellcheck disable=SC2086
   check "a time grows" /usr/bin/python3 -c 'import sys; t = [float(x) for x in sys.argv[1:]]; sys.exit(any(b > a * (1 + 1e-9) for a, b in zip(t, t[1:])) or t[-1] == t[0])' $times
 done
-summary 201
+
 
 # machines that are found (tests/targets/README.md): GPUs, links, sockets, and the same target from the text of show
 machines=$source_dir/tests/targets
@@ -145,8 +145,10 @@ machine "nvidia-smi:$machines/smi-p3.8xlarge.txt?gpu=V100-SXM2-16GB" "devices 4 
 machine "nvidia-smi:$machines/smi-rtx3090-x2.txt?gpu=RTX-3090-24GB" "devices 2 RTX" "nvlink at 56.25 GB/s"
 machine "nvidia-smi:$machines/smi-l40s-x8.txt?gpu=L40S-48GB" "devices 8 L40S" "link pcie at 31 GB/s" "2 NUMA"
 machine "$machines/nccl-dgx-1.xml" "devices 2 V100-SXM2-32GB" "nvlink at 25 GB/s" "pcie gen3 at 15.75 GB/s" "not in the file"
-machine "$machines/hwloc-nvidiaDGX2.xml?gpu=V100-SXM2-32GB" "devices 16 V100" "pcie at 15.75 GB/s" "2 NUMA" "is not read"
-machine "$machines/hwloc-16em64t-4s2c2t.xml" "cores 8;" "4 NUMA"
+machine "$machines/hwloc-nvidiaDGX2.xml?gpu=V100-SXM2-32GB" "devices 16 V100" "nvlink at 150 GB/s with" "2 NUMA" "switches join"
+sed 's/type="NUMANode"/& local_memory="68719476736"/' "$machines/hwloc-16em64t-4s2c2t.xml" >cores.xml
+machine cores.xml "cores 8;" "memory 68719 MB" "4 NUMA"
+expect 1 "no cores with memory" "$apc" targets check "$machines/hwloc-16em64t-4s2c2t.xml"
 expect 1 "kind of the GPU 10de:06d2" "$apc" targets check "$machines/hwloc-24em64t-2n6c2t-pci.xml"; expect_err "kinds: A100-SXM4-40GB"
 expect 1 "kind of the GPUs is not known" "$apc" targets check "nvidia-smi:$machines/smi-l40s-x8.txt"
 expect 0 "assumed: PCIe gen5 x16, the file does not say" "$apc" targets check "nvidia-smi:$machines/smi-dgx-h100.txt"
@@ -154,3 +156,45 @@ printf '<!DOCTYPE s [<!ENTITY a "b">]><system/>' >entity.xml
 expect 1 "declares an entity" "$apc" targets check entity.xml
 printf '<system><cpu><pci vendor="0x1002"><gpu dev="0"/></pci></cpu></system>' >amd.xml
 expect 1 "not of NVIDIA" "$apc" targets check amd.xml
+sed '/<u64values/s/25000/25001/' "$machines/hwloc-nvidiaDGX2.xml" >odd.xml
+expect 0 "links of NVLink of GPU 0, for 25001 MB/s" "$apc" targets check 'odd.xml?gpu=RTX-3090-24GB'
+sed '0,/25000 25000/s///' "$machines/hwloc-nvidiaDGX2.xml" >short.xml
+expect 1 "782 values for 28 objects" "$apc" targets check 'short.xml?gpu=V100-SXM2-32GB'
+
+# N devices of a machine that is found; a file whose own name ends in xN is that file
+h100=nvidia-smi:$machines/smi-dgx-h100.txt
+expect 0 "4 gpu ranks of 1 node" "$apc" targets check "${h100}x4"
+expect 0 "2 gpu ranks of 1 node" "$apc" targets check "$h100?gpu=H100-SXM5-80GBx2"
+expect 1 "one found has 8 devices" "$apc" targets check "${h100}x9"
+expect 1 "the number after x must be from 1" "$apc" targets check "${h100}x0"
+cp "$machines/smi-dgx-h100.txt" boxx2
+expect 0 "8 gpu ranks" "$apc" targets check nvidia-smi:boxx2
+expect 0 "4 gpu ranks" "$apc" targets check nvidia-smi:boxx2x4
+expect 0 "8 gpu ranks" "$apc" targets check "$machines/hwloc-nvidiaDGX2.xml?gpu=V100-SXM2-32GBx8"
+expect 0 "1 gpu rank of" "$apc" targets check "$machines/nccl-dgx-1.xmlx1"
+expect 1 "one found has 2 devices" "$apc" targets check "$machines/nccl-dgx-1.xmlx3"
+expect 0 "2 cpu ranks" "$apc" targets check cores.xmlx2
+
+# plans say what is assumed, once
+expect 0 "" "$apc" plan "$gpt" $small --target "${h100}x2"
+check "a note is not printed once" test "$(grep -c 'Note .*assumed: PCIe gen5 x16' err)" = 1
+expect 0 "" "$apc" plan "$gpt" $small --target "${h100}x2" --json -q; no_err
+expect_json 'any("PCIe gen5 x16" in note for note in d["figures"]["notes"])'
+expect 0 "" "$apc" plan "$gpt" $small --target cpu --json -q; expect_json 'd["figures"]["notes"] == []'
+
+# this machine
+mkdir -p broken
+: >broken/libhwloc.so.15
+expect 5 "needs libhwloc.so.15" env LD_LIBRARY_PATH="$PWD/broken" "$apc" targets check local; expect_err "package is libhwloc15"
+if "$apc" doctor | grep -q '^ok  *hwloc'; then
+  expect 0 "local: " "$apc" targets check local
+  expect 0 "localx2: 2 " "$apc" targets check localx2
+  expect 1 "localx0" "$apc" targets check localx0
+fi
+if "$apc" doctor | grep -q '^ok  *hwloc' && [ ! -e /dev/nvidiactl ]; then
+  expect 0 "" "$apc" compile "$source_dir/examples/mlp.apc" --target localx2 -o local
+  expect_err "Note localx2: assumed: rates of the built-in cpu"
+  expect 0 "" ./local --bench
+  expect 0 "" "$apc" run "$source_dir/examples/mlp.apc" --target local
+fi
+summary 380
