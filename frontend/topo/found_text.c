@@ -134,7 +134,7 @@ static void print_devices(const FoundMachine *m, Text *out) {
 
 /* A machine without GPUs: its cores at the rates of the built-in cpu, which calibration replaces. */
 static bool print_cpu(FoundMachine *m, Text *out, const char *name) {
-  if (m->cores < 1 || !(m->memory > 0)) return topo_found_error(m, "the file has no GPU, and no cores with memory");
+  if (m->cores < 1 || m->memory < 1e6) return topo_found_error(m, "the file has no GPU, and no cores with memory");
   text_printf(
       out,
       "cpu %s-cores {\n  cores %d;\n  memory %.0f MB at 45 GB/s;\n  launch 5 us;\n  peak f32 %d GFLOPS;\n"
@@ -160,7 +160,7 @@ const char *topo_found_print(FoundMachine *m, const char *name) {
     if (m->ngpus > 1) print_links(m, &out);
     else text_printf(&out, "  pcie pcie at %.4g GB/s;\n", pcie_of(m));
     print_network(m, &out);
-    if (m->memory > 0) text_printf(&out, "  host-memory %.0f MB;\n", floor(m->memory / 1e6));
+    if (m->memory >= 1e6) text_printf(&out, "  host-memory %.0f MB;\n", floor(m->memory / 1e6));
   } else if (!print_cpu(m, &out, name)) return NULL;
   if (m->given) topo_found_note(m, "the kind of GPU is that of the name's ?gpu=");
   if (m->nodes) topo_found_note(m, "%d NUMA nodes or sockets", m->nodes);

@@ -1,10 +1,11 @@
 /* tests/fuzz/standalone.c - runs a fuzz target without libFuzzer, under any compiler.
  *
- *   fuzz_NAME [-n MUTATIONS] [-k ONLY] [-o FILE] [-v] SEED_FILE_OR_DIRECTORY...
+ *   fuzz_NAME [-n MUTATIONS] [-k ONLY] [-c] [-o FILE] [-v] SEED_FILE_OR_DIRECTORY...
  *
  * Feeds each seed unchanged, then MUTATIONS (2000) changed copies.  Change number k of a seed depends only on k and the
- * seed's bytes, so a failure repeats: -v prints each number, -k runs only that one, -o writes its input to a file.  A
- * crash, a sanitizer report or a hang (ctest's time limit) is a failure; so is a call without any seed. */
+ * seed's bytes, so a failure repeats: -v prints each number, -k runs only that one, -o writes its input to a file.
+ * -c feeds every beginning of each seed, too.  A crash, a sanitizer report or a hang (ctest's time limit) is a failure;
+ * so is a call without any seed. */
 #include <dirent.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -22,7 +23,7 @@ typedef struct Options {
   unsigned mutations;
   long only; /* -1: all; 0: the seed itself */
   const char *output;
-  bool verbose;
+  bool verbose, cuts;
 } Options;
 
 typedef struct Input {
@@ -149,9 +150,20 @@ static void write_input(const char *path, const Input *in) {
   fclose(f);
 }
 
+/* Feeds every beginning of the seed, each in memory of its own length. */
+static void run_cuts(const Input *seed) {
+  for (size_t n = 0; n < seed->n; n++) {
+    uint8_t *cut = must(malloc(n ? n : 1));
+    memcpy(cut, seed->data, n);
+    LLVMFuzzerTestOneInput(cut, n);
+    free(cut);
+  }
+}
+
 static void run_seed(const char *path, const Options *o) {
   Input seed = read_seed(path);
   fprintf(stderr, "%s: %zu bytes\n", path, seed.n);
+  if (o->cuts) run_cuts(&seed);
   for (unsigned k = 0; k <= o->mutations; k++) {
     if (o->only >= 0 && k != (unsigned)o->only) continue;
     if (o->verbose) fprintf(stderr, "mutation %u\n", k);
@@ -193,6 +205,7 @@ int main(int argc, char **argv) {
   int seeds = 0;
   for (int i = 1; i < argc; i++) {
     if (strcmp(argv[i], "-v") == 0) o.verbose = true;
+    else if (strcmp(argv[i], "-c") == 0) o.cuts = true;
     else if (strcmp(argv[i], "-n") == 0 && i + 1 < argc) o.mutations = (unsigned)strtoul(argv[++i], NULL, 10);
     else if (strcmp(argv[i], "-k") == 0 && i + 1 < argc) o.only = strtol(argv[++i], NULL, 10);
     else if (strcmp(argv[i], "-o") == 0 && i + 1 < argc) o.output = argv[++i];

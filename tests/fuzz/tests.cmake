@@ -33,6 +33,8 @@ foreach(source ${fuzz_sources})
              NEEDS ${target} fuzz_cut)
   elseif(name STREQUAL "prove") # its seeds are the programs of other tests
     apc_test(NAME fuzz.prove COMMAND ${target} -n 3000 tests/prove tests/proofs)
+  elseif(name STREQUAL "found")
+    apc_test(NAME fuzz.found COMMAND ${target} -c tests/fuzz/seeds/found)
   else()
     apc_test(NAME fuzz.${name} COMMAND ${target} tests/fuzz/seeds/${name})
   endif()
