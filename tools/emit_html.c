@@ -78,7 +78,23 @@ static void add_choices(const HtmlPage *p, Text *out, const json_t *choices) {
   text_add(out, "</table>\n");
 }
 
-static const char *summary_of(const HtmlPage *p, const json_t *head, const json_t *choices) {
+static void add_hardware(const HtmlPage *p, Text *out, const json_t *hardware) {
+  size_t i;
+  json_t *x;
+  add_title(out, "The same plan on other hardware");
+  text_add(out, "<table>\n");
+  json_array_foreach(hardware, i, x) {
+    const double saves = json_number_value(json_object_get(x, "saves"));
+    add_row(out, "td", 4,
+            (const char *[]){json_string_value(json_object_get(x, "text")),
+                             show_seconds(p->arena, json_number_value(json_object_get(x, "seconds"))),
+                             arena_printf(p->arena, "%+.1f %%", saves > 0 ? -100 * saves : 0.0),
+                             json_string_value(json_object_get(x, "what"))});
+  }
+  text_add(out, "</table>\n");
+}
+
+static const char *summary_of(const HtmlPage *p, const json_t *head, const json_t *choices, const json_t *hardware) {
   const Plan *plan = p->b->plan;
   Text out = {.arena = p->arena};
   Share time[TIME_SHARES], memory[MEMORY_SHARES];
@@ -92,6 +108,7 @@ static const char *summary_of(const HtmlPage *p, const json_t *head, const json_
   add_shares(p, &out, "Time of the busiest stage", time, TIME_SHARES, plan->price.time.total, show_seconds);
   add_shares(p, &out, "Memory of the largest rank", memory, n, plan_memory(plan)->total, show_bytes);
   add_choices(p, &out, choices);
+  add_hardware(p, &out, hardware);
   return text_str(&out);
 }
 
@@ -201,11 +218,12 @@ void html_print(Tool *t, const Build *b, Text *out) {
     ledger = cost_plan_ledger(t->arena, p.cost, m, b->l1, p.rules, b->plan->strategies, b->plan->stages);
     p.ledger = &ledger;
   }
-  json_t *head = head_json(&p), *choices = html_choices(&p);
-  const char *summary = summary_of(&p, head, choices), *title = json_string_value(json_object_get(head, "title"));
-  json_t *document =
-      json_pack("{s:s, s:O, s:o, s:o, s:o, s:o}", "schema", "apc.report/1", "head", head, "choices", choices,
-                "timeline", html_timeline(&p), "memory", html_memory(&p), "layers", html_layers(&p));
+  json_t *head = head_json(&p), *choices = html_choices(&p), *hardware = html_hardware(&p);
+  const char *summary = summary_of(&p, head, choices, hardware),
+             *title = json_string_value(json_object_get(head, "title"));
+  json_t *document = json_pack("{s:s, s:O, s:o, s:o, s:o, s:o, s:o}", "schema", "apc.report/1", "head", head, "choices",
+                               choices, "hardware", hardware, "timeline", html_timeline(&p), "memory", html_memory(&p),
+                               "layers", html_layers(&p));
   add_page(out, title, summary, document);
   json_decref(head);
   json_decref(document);

@@ -28,6 +28,9 @@ json_t *html_memory(const HtmlPage *p);
 /* html_choices.c: the plan and its alternatives, the plan first. */
 json_t *html_choices(const HtmlPage *p);
 
+/* html_hardware.c: the time of the plan if one figure of the target were better. */
+json_t *html_hardware(const HtmlPage *p);
+
 /* A text of the user as JSON. */
 json_t *html_text(const HtmlPage *p, const char *text);
 

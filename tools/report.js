@@ -326,6 +326,13 @@ function drawLimits() {
         el('span', { class: 'soft', style: 'font-size:12px' }, x.reach > 1 ? 'at ' + x.of +
           ', or above: parts are skipped' : percent(x.reach) + ' of ' + x.of))));
 }
+function drawHardware() {
+  for (const x of data.hardware)
+    at('hardware').append(el('div', { class: 'limit' }, el('b', {}, x.text),
+      el('span', { class: 'num' }, seconds(x.seconds)),
+      el('span', { class: 'num' }, (x.saves > 0 ? '-' : '') + percent(Math.max(0, x.saves))),
+      el('span', { class: 'reach soft mono' }, '--what-if ' + x.what)));
+}
 let layerNames = null; /* of operations in groups, with stars */
 function foldedName(group, op) {
   if (group.count > 1) return starred(op);

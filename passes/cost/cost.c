@@ -100,6 +100,12 @@ CostModel *cost_model_beside(const CostModel *c, int loose) {
   return x;
 }
 
+CostModel *cost_model_for(const CostModel *c, const Target *t) {
+  CostModel *x = model_new(c->m, t, c->bodies, 0);
+  x->beside = true;
+  return x;
+}
+
 void cost_model_for_range(CostModel *c) { c->range = true; }
 
 int cost_place_kinds(const CostModel *c) { return c->ranks.n && !c->bounds ? c->ranks.n : 1; }

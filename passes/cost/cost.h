@@ -34,6 +34,9 @@ CostModel *cost_model_new(Module *m, const Target *t);
  * may leave it, and splitting a dimension again is free. */
 enum { ANY_SHARES = -1 }; /* in place of `loose`: a lower bound over all shares of the axes */
 CostModel *cost_model_beside(const CostModel *c, int loose);
+/* Returns a model for a target whose figures differ, but not its kind of device.  It shares the kernels of functions
+ * with `c`, and must be freed before `c`. */
+CostModel *cost_model_for(const CostModel *c, const Target *t);
 /* Makes prices bounds for a range of micro-batches, of which the mesh has the largest number.  Smaller numbers may
  * split evenly and convert where the largest cannot: splits count as even, and impossible conversions take no time.
  * Call before the model prices anything. */

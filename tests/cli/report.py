@@ -58,6 +58,14 @@ near(head["limit"], plan["limit_bytes"], 1e-4)
 assert dict(head["degrees"]) == {d: chosen[d] for d in ("tp", "pp", "dp", "ep", "cp")}
 assert data["choices"][0]["why"] == "chosen" and len(data["choices"]) >= 1 + len(plan["alternatives"])
 
+# The same plan on other hardware
+hardware = {x["what"]: x for x in data["hardware"]}
+assert 4 <= len(hardware) == len(data["hardware"]) <= 6 and {"compute*2", "bandwidth*2", "launch*0.5"} < set(hardware)
+for x in hardware.values():
+    near(1 - x["saves"], x["seconds"] / head["seconds"], 1e-4)
+    assert x["seconds"] <= head["seconds"] * 1.0001 and x["text"] in static, x
+assert hardware["compute*2"]["saves"] > 0.1 or hardware["bandwidth*2"]["saves"] > 0.1, hardware
+
 # Layers are folded: all are there, in few groups
 column = {name: k for k, name in enumerate(table["columns"])}
 rows, groups = table["rows"], table["groups"]

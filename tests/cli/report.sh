@@ -21,6 +21,18 @@ page many --target dgx-a100x64 --tp 8 --pp 8 --dp 1 --micro-batches 1536 --sched
 page infer --target dgx-a100x1024 --tp 8 --pp 8 --dp 16 --micro-batches 12
 check "a page has a time of the search in it" bash -c '! grep -q search_ms infer.html'
 
+# The same plan on other hardware costs what --what-if finds where the options leave the search no other plan.
+hardware=(plan "$source_dir/examples/gpt.apc" -D layers=4 -D d=1024 -D heads=16 -D vocab=51200 -D ctx=2048 --dim seq=2048
+  --dim batch=16 --dtype bf16 --target dgx-a100x16 --tp 1 --pp 1 --dp 16 --micro-batches 1 --zero 0 "${train[@]}")
+expect 0 "" "$apc" "${hardware[@]}" --json --emit=html=hardware.html --what-if 'compute*2,bandwidth*2,launch*0.5,nvlink*2,infiniband*2'
+check "hardware of the page" /usr/bin/python3 -c '
+import json, re, sys
+page, plan = (open(f).read() for f in sys.argv[1:])
+page = {x["what"]: x["seconds"] * 1e6 for x in json.loads(re.search(r"id=.data.>(.*?)</script>", page, re.S)[1])["hardware"]}
+asked = {x["what"]: x["time_us"] for x in json.loads(plan)["what_if"] if "," not in x["what"]}
+assert len(set(asked.values())) == 5 and page.keys() == asked.keys(), (page, asked)
+assert all(abs(page[k] / us - 1) < 1e-4 for k, us in asked.items()), (page, asked)' hardware.html out
+
 # The text ends with what comes next: a command that makes the page, and one that opens it.
 mlp=(plan "$source_dir/examples/mlp.apc" --dim batch=8 -D d=16 -D hidden=16 --target cpux2)
 expect 0 "" "$apc" "${mlp[@]}" --save-plan a.plan
@@ -47,4 +59,4 @@ if [ $code -eq 77 ]; then echo "no Chromium: pages are not opened"; pass; else c
 cache=(plan "$source_dir/examples/llama.apc" -D cache=1 -D layers=1 -D d=64 -D heads=4 -D vocab=64 -D ctx=32 --dim batch=2 --dim seq=8)
 expect 5 "error[APC0646]" "$apc" "${cache[@]}" --target cpux2 --optimize prefill=1,decode=9 --emit=trace=t.json
 check "a trace was written" test ! -e t.json
-summary 28
+summary 30
