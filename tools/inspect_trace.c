@@ -1,7 +1,9 @@
 /* tools/inspect_trace.c - apc inspect of a trace in the Trace Event Format (chrome://tracing, Perfetto): its length,
  * how busy every process was, and the events with the most time.
  *
- * Reads complete events (ph "X": name, ts, dur in microseconds, pid); only counts other kinds.
+ * Reads complete events (ph "X": name, ts, dur in microseconds, pid, tid); only counts other kinds.  An event may
+ * contain others of its row, as a run contains its calls.  A process is busy while an event runs that contains no
+ * other; events of several rows at the same time count once.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -20,7 +22,18 @@ typedef struct Sums {
   size_t n, cap;
 } Sums;
 
+typedef struct Span {
+  const char *process;
+  long long row;
+  double begin, end; /* us */
+  bool contains;     /* other events of its row */
+} Span;
+
 typedef struct Trace {
+  struct {
+    Span *items;
+    size_t n, cap;
+  } spans;
   size_t events;
   double begin, end; /* us */
   Sums names, processes;
@@ -41,6 +54,52 @@ static int longest_first(const void *x, const void *y) {
   return a->us != b->us ? (a->us < b->us ? 1 : -1) : strcmp(a->name, b->name);
 }
 
+/* ---- how busy processes were */
+
+static int compare(double x, double y) { return (x > y) - (x < y); }
+
+/* By process and row; containing events before those in them. */
+static int by_row(const void *x, const void *y) {
+  const Span *a = x, *b = y;
+  const int process = strcmp(a->process, b->process);
+  if (process) return process;
+  if (a->row != b->row) return a->row < b->row ? -1 : 1;
+  return a->begin != b->begin ? compare(a->begin, b->begin) : compare(b->end, a->end);
+}
+
+static int by_time(const void *x, const void *y) {
+  const Span *a = x, *b = y;
+  const int process = strcmp(a->process, b->process);
+  return process ? process : compare(a->begin, b->begin);
+}
+
+/* Fills the microseconds of `processes`. */
+static void find_busy(Trace *t) {
+  Span *spans = t->spans.items;
+  const size_t n = t->spans.n;
+  if (!n) return;
+  qsort(spans, n, sizeof *spans, by_row);
+  for (size_t i = 0; i + 1 < n; i++) {
+    const Span *a = &spans[i], *b = a + 1; /* the first one in it, if any, follows it */
+    spans[i].contains =
+        strcmp(a->process, b->process) == 0 && a->row == b->row && b->begin < a->end && b->end <= a->end;
+  }
+  qsort(spans, n, sizeof *spans, by_time);
+  double until = 0; /* the end of the events so far */
+  for (size_t i = 0, k = 0; i < n; i++) {
+    const Span *x = &spans[i];
+    if (i == 0 || strcmp(x->process, x[-1].process) != 0) {
+      for (k = 0; strcmp(t->processes.items[k].name, x->process) != 0;) k++;
+      until = x->begin;
+    }
+    if (x->contains || x->end <= until) continue;
+    t->processes.items[k].us += x->end - (x->begin > until ? x->begin : until);
+    until = x->end;
+  }
+}
+
+/* ---- events */
+
 static bool bad_event(Tool *t, const char *path, size_t i, const char *what) {
   return diag_error(t->diags, DIAG_trace, (Loc){.file = path}, "event %zu: %s", i, what);
 }
@@ -60,9 +119,12 @@ static bool read_event(Tool *t, const char *path, size_t i, const json_t *event,
   if (!out->names.n || begin < out->begin) out->begin = begin;
   if (!out->names.n || begin + us > out->end) out->end = begin + us;
   add(t->arena, &out->names, json_string_value(name), us);
-  add(t->arena, &out->processes,
-      json_is_string(pid) ? json_string_value(pid) : arena_printf(t->arena, "%lld", (long long)json_integer_value(pid)),
-      us);
+  const char *process =
+      json_is_string(pid) ? json_string_value(pid) : arena_printf(t->arena, "%lld", (long long)json_integer_value(pid));
+  Span span = {.process = process, .begin = begin, .end = begin + us};
+  span.row = (long long)json_integer_value(json_object_get(event, "tid"));
+  ARENA_PUSH(t->arena, &out->spans, span);
+  add(t->arena, &out->processes, process, 0);
   return true;
 }
 
@@ -100,6 +162,7 @@ int inspect_trace(Tool *t, const char *path) {
                     "this JSON document is no trace: it has no list \"traceEvents\"");
   for (size_t i = 0; ok && i < json_array_size(events); i++)
     ok = read_event(t, path, i, json_array_get(events, i), &trace);
+  find_busy(&trace);
   if (ok && trace.names.n) qsort(trace.names.items, trace.names.n, sizeof(Sum), longest_first);
   if (ok && !option_given(&t->options, OPT_json)) show(t, path, &trace);
   else if (ok)

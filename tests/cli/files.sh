@@ -107,6 +107,14 @@ JSON
 expect 0 "4 events, 15.0 us" "$apc" inspect t.json; expect_out "gemm, 2 times, 10.00 us"
 expect 0 "" "$apc" inspect t.json --json
 expect_json 'd["kind"] == "trace" and d["time_us"] == 15 and d["names"][0] == {"name": "gemm", "events": 2, "time_us": 10}'
+# a run is busy while its calls are; rows of a process that are busy at the same time count once
+cat >nested.json <<'JSON'
+[{"ph": "X", "name": "call", "ts": 2, "dur": 3, "pid": 0, "tid": 0}, {"ph": "X", "name": "call", "ts": 6, "dur": 2, "pid": 0, "tid": 0},
+ {"ph": "X", "name": "run", "ts": 0, "dur": 10, "pid": 0, "tid": 0}, {"ph": "X", "name": "run", "ts": 12, "dur": 4, "pid": 0, "tid": 0},
+ {"ph": "X", "name": "other", "ts": 4, "dur": 1.5, "pid": 0, "tid": 1}, {"ph": "X", "name": "run", "ts": 0, "dur": 7, "pid": 1}]
+JSON
+expect 0 "process      0: busy 9.50 us" "$apc" inspect nested.json; expect_out "process      1: busy 7.00 us"
+expect_out "run, 3 times, 21.0 us"
 for text in '{' '[1]' '{"a": 1}' '[{"name": "x"}]' '[{"ph": "X", "name": "x", "ts": 1}]'; do
   echo "$text" >bad.json
   expect 1 "error[APC0014]" "$apc" inspect bad.json; no_out; expect_err "bad.json"
@@ -193,4 +201,4 @@ truncate -s 2M long
 limited 1000 1 "standard output cannot be written" bash -c './prepared --input x=random --dim b=2 >>long'
 check "the old file is gone" grep -qx old kept
 
-summary 206
+summary 209
