@@ -10,9 +10,9 @@ from ._errors import (BadInput, Error, InternalError, Late, Mismatch, Missing, R
 from ._export import export
 from ._tool import plan
 from ._results import Alternative, Diagnostic, Plan, Profile, Step, Verification
-from ._model import Model, TensorInfo, compile, load
+from ._model import Model, States, TensorInfo, compile, load
 from ._train import Training, train
 
-__all__ = ["compile", "load", "plan", "train", "export", "Model", "TensorInfo", "Training", "Plan", "Alternative",
+__all__ = ["compile", "load", "plan", "train", "export", "Model", "States", "TensorInfo", "Training", "Plan", "Alternative",
            "Verification", "Profile", "Step", "Diagnostic", "Error", "BadInput", "UsageError", "Undecided", "Mismatch",
            "Missing", "RunFailed", "Late", "InternalError"]

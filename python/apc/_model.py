@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import tempfile
 import threading
@@ -9,14 +10,14 @@ import weakref
 from ctypes import c_int, c_size_t, c_void_p
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Mapping, Sequence
+from typing import Any, Iterator, Mapping, Sequence
 
 import numpy as np
 
 from . import _native
 from ._errors import BadInput, UsageError
 from ._export import model_file
-from ._native import TYPES, Dims, OptionsC, TensorInfoC, byref, check
+from ._native import SIZES, TYPES, Dims, OptionsC, TensorInfoC, byref, check
 from ._results import Plan, Profile, Verification
 from ._tensors import dims_of, memory, numpy_dtype
 from ._tool import option_words, run_json
@@ -38,6 +39,50 @@ class Entry:
         self.name, self.inputs, self.outputs = name, inputs, outputs
         self.kinds = {t.name: (t.name.encode(), TYPES.index(t.dtype)) for t in inputs + outputs}
         self.input_names = frozenset(t.name for t in inputs)
+
+
+class States:
+    """The states of a model (KV caches), which its ranks keep from call to call: a sequence of `TensorInfo`.
+
+    `reset` gives them their initial values.  `save` and `load` write and read a safetensors file with whole tensors,
+    such as the cache of a system prompt; a program with the same weights and another split may load it too.
+    """
+
+    def __init__(self, model: "Model"):
+        self._model = model
+
+    def _infos(self) -> list[TensorInfo]:
+        m = self._model
+        with m._lock:
+            return m._infos(m._lib.apc_states(m._open()), m._lib.apc_state_info)
+
+    def __len__(self) -> int:
+        return len(self._infos())
+
+    def __iter__(self) -> Iterator[TensorInfo]:
+        return iter(self._infos())
+
+    def __getitem__(self, index: int) -> TensorInfo:
+        return self._infos()[index]
+
+    def reset(self) -> None:
+        """Gives the states their initial values."""
+        self._model.reset()
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes the states to a safetensors file.  UsageError if they have their initial values."""
+        m = self._model
+        with m._lock:
+            check(m._open(), m._lib.apc_save_states(m._pointer, os.fsencode(path)))
+
+    def load(self, path: str | os.PathLike[str]) -> None:
+        """Replaces the states by those of a file.  BadInput, and no change, if they differ in names, types or sizes."""
+        m = self._model
+        with m._lock:
+            check(m._open(), m._lib.apc_load_states(m._pointer, os.fsencode(path)))
+
+    def __repr__(self) -> str:
+        return f"<apc.States {', '.join(t.name for t in self)}>"
 
 
 class Model:
@@ -117,6 +162,11 @@ class Model:
         return self._entry(None).outputs
 
     @property
+    def states(self) -> States:
+        """The states (KV caches), which all entries share."""
+        return States(self)
+
+    @property
     def ranks(self) -> int:
         """The number of ranks that run the program."""
         with self._lock:
@@ -137,8 +187,8 @@ class Model:
         C-contiguous tensor is read where it lies; another layout is copied first.
 
         `out` is memory for the outputs: an array or tensor if there is one output, a dictionary by name for several.
-        It is contiguous, and has the type and shape of the output; the call writes into it and returns it.  Outputs
-        that `out` does not name are new NumPy arrays.
+        It is contiguous, and has the type and shape of the output; the ranks' results are copied there directly, and
+        the call returns it.  Outputs that `out` does not name are new NumPy arrays.
         """
         e = self._entry(entry)
         if len(args) > len(e.inputs):
@@ -160,19 +210,32 @@ class Model:
             if name not in {t.name for t in e.outputs}:
                 raise UsageError(f"out= names {name!r}, which is no output")
         with self._lock:
-            self._run(e, values)
+            self._run(e, values, given)
             results = {t.name: self._read(e, t, given.get(t.name)) for t in e.outputs}
         return next(iter(results.values())) if len(results) == 1 else results
 
-    def _run(self, e: Entry, values: Mapping[str, Any]) -> None:
+    def _run(self, e: Entry, values: Mapping[str, Any], out: Mapping[str, Any]) -> None:
         lib, p = self._lib, self._open()
         held = []  # memory stays valid until the run has ended
-        for name, value in values.items():
-            word, kind = e.kinds[name]
-            m = memory(value, kind, name)
-            held.append(m)
-            check(p, lib.apc_bind_input(p, word, kind, len(m.shape), dims_of(m.shape, name), m.address))
-        check(p, lib.apc_run(p, e.name.encode()))
+        bound = []
+        try:
+            for name, value in values.items():
+                word, kind = e.kinds[name]
+                m = memory(value, kind, name)
+                held.append(m)
+                check(p, lib.apc_bind_input(p, word, kind, len(m.shape), dims_of(m.shape, name), m.address))
+            for name, value in out.items():
+                word, kind = e.kinds[name]
+                m = memory(value, kind, name, out=True)
+                held.append(m)
+                bytes_ = math.prod(m.shape) * SIZES[kind]
+                if bytes_ > 0:
+                    check(p, lib.apc_bind_output(p, word, kind, m.address, bytes_))
+                    bound.append((word, kind))
+            check(p, lib.apc_run(p, e.name.encode()))
+        finally:
+            for word, kind in bound:
+                lib.apc_bind_output(p, word, kind, None, 0)
 
     def _read(self, e: Entry, t: TensorInfo, out: Any) -> Any:
         lib, p = self._lib, self._open()
@@ -180,11 +243,13 @@ class Model:
         rank, dims, size = c_int(), Dims(), c_size_t()
         check(p, lib.apc_output_shape(p, word, byref(rank), dims, byref(size)))
         shape = tuple(dims[:rank.value])
-        result = np.empty(shape, numpy_dtype(kind)) if out is None else out
-        m = memory(result, kind, t.name, out=True)
-        if m.shape != shape:
-            raise BadInput(f"output {t.name!r} has shape {list(shape)}, and out= has {list(m.shape)}")
-        check(p, lib.apc_read_output(p, word, m.address, size.value))
+        if out is not None:
+            m = memory(out, kind, t.name, out=True)
+            if m.shape != shape:
+                raise BadInput(f"output {t.name!r} has shape {list(shape)}, and out= has {list(m.shape)}")
+            return out
+        result = np.empty(shape, numpy_dtype(kind))
+        check(p, lib.apc_read_output(p, word, result.ctypes.data, size.value))
         return result
 
     def reset(self) -> None:

@@ -65,6 +65,37 @@ def test_layouts_and_outputs(mlp):
     assert np.array_equal(mlp(x), y)
 
 
+def test_out_is_written_by_the_call(mlp):
+    x = numbers()
+    out = np.full((8, 16), 7, np.float32)
+    with pytest.raises(apc.BadInput):
+        mlp(x, out=out[:4])  # too small: nothing runs
+    assert (out == 7).all()
+    y = mlp(x, out=out).copy()
+    mlp(2 * x)
+    assert np.array_equal(out, y)  # the binding has ended with its call
+
+
+def test_states(tmp_path):
+    sizes = {"cache": 1, "layers": 1, "d": 16, "heads": 2, "ffn": 16, "vocab": 32, "ctx": 16}
+    with apc.compile(ROOT / "examples/llama.apc", "cpux2", defines=sizes, dims={"batch": 1, "seq": 4}, tp=2) as m:
+        def decode(at):
+            return m(tokens=[[at * 7 % 32]], at=at, entry="decode")
+
+        assert len(m.states) == 2 and m.states[0].dims == (1, 2, 16, 8) and m.states[0].dtype == "f32"
+        with pytest.raises(apc.UsageError, match="initial"):
+            m.states.save(tmp_path / "x")
+        first = [decode(at) for at in range(2)]
+        m.states.save(tmp_path / "x")
+        next_ = decode(2)
+        m.states.reset()
+        assert np.array_equal(decode(0), first[0]) and not np.array_equal(decode(2), next_)
+        m.states.load(tmp_path / "x")
+        assert np.array_equal(decode(2), next_)
+        with pytest.raises(apc.BadInput):
+            m.states.load(tmp_path / "absent")
+
+
 class Dlpack:
     """A tensor of another library: DLPack only."""
 
