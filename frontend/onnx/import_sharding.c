@@ -11,13 +11,15 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "base/text.h"
 #include "frontend/onnx/import_graph.h"
 
-enum { DEVICE_FIELD = 10, MOST_FAULTS = 16 };
+enum { DEVICE_FIELD = 10, MOST_FAULTS = 16, MOST_CONFIGURATIONS = 1000 };
 
 typedef struct Check {
   const Import *im;
   const OnnxOverlay__ModelProto *model;
+  size_t n_configurations; /* that are looked at */
   const Onnx__NodeProto *node;
   Loc loc;
   bool outer;       /* the node is in the model's graph, not in a graph or function inside it */
@@ -34,7 +36,7 @@ __attribute__((format(printf, 2, 3))) static void fault(Check *c, const char *fo
 }
 
 static const OnnxOverlay__DeviceConfigurationProto *configuration_of(const Check *c, const char *name) {
-  for (size_t i = 0; i < c->model->n_configuration; i++)
+  for (size_t i = 0; i < c->n_configurations; i++)
     if (strcmp(onnx_text(c->model->configuration[i]->name), name) == 0) return c->model->configuration[i];
   return NULL;
 }
@@ -165,7 +167,10 @@ static void check_nodes(Check *c, Onnx__NodeProto *const *nodes, size_t n_nodes,
 
 static void check_configurations(Check *c) {
   c->loc = c->im->loc;
-  for (size_t i = 0; i < c->model->n_configuration; i++) {
+  if (c->model->n_configuration > c->n_configurations)
+    fault(c, "the model has %zu device configurations; %d are looked at", c->model->n_configuration,
+          MOST_CONFIGURATIONS);
+  for (size_t i = 0; i < c->n_configurations; i++) {
     const OnnxOverlay__DeviceConfigurationProto *x = c->model->configuration[i];
     if (x->num_devices < 1) fault(c, "configuration \"%s\" has %d devices", onnx_text(x->name), x->num_devices);
     else if (x->n_device && x->n_device != (size_t)x->num_devices)
@@ -177,19 +182,20 @@ static void check_configurations(Check *c) {
 
 /* Formats "a" (2 devices), "b" (4 devices). */
 static const char *configurations_text(const Check *c) {
-  const char *text = "";
-  for (size_t i = 0; i < c->model->n_configuration; i++) {
+  Text text = {.arena = c->im->m->arena};
+  for (size_t i = 0; i < c->n_configurations && i < MOST_FAULTS; i++) {
     const OnnxOverlay__DeviceConfigurationProto *x = c->model->configuration[i];
-    text = arena_printf(c->im->m->arena, "%s%s\"%s\" (%d devices)", text, i ? ", " : "", onnx_text(x->name),
-                        x->num_devices);
+    text_printf(&text, "%s\"%s\" (%d devices)", i ? ", " : "", onnx_text(x->name), x->num_devices);
   }
-  return *text ? text : "none";
+  if (c->model->n_configuration > MOST_FAULTS) text_add(&text, ", and more");
+  return text.n ? text_str(&text) : "none";
 }
 
 void import_check_sharding(const Import *im) {
   OnnxOverlay__ModelProto *model = onnx_model_overlay(onnx_file_model(im->file));
   if (!model) return;
-  Check c = {.im = im, .model = model};
+  Check c = {.im = im, .model = model, .n_configurations = model->n_configuration};
+  if (c.n_configurations > MOST_CONFIGURATIONS) c.n_configurations = MOST_CONFIGURATIONS;
   check_configurations(&c);
   const Onnx__ModelProto *m = onnx_file_model(im->file);
   check_nodes(&c, m->graph->node, m->graph->n_node, true);

@@ -84,7 +84,9 @@ static bool read_row(FoundMachine *m, int row, const Words *w) {
 /* Reads "GPU 0: NAME (UUID: ...)" of -L, or "Product Name : NAME" of -q, into the next GPU without a kind. */
 static bool read_name(FoundMachine *m, char *line, int *next) {
   char *name = line + strspn(line, " \t"), *end;
-  if (strncmp(name, "MIG ", 4) == 0) return topo_found_error(m, "a GPU is divided by MIG; targets have whole GPUs");
+  const bool mig = strncmp(name, "MIG ", 4) == 0; /* "MIG Mode" of -q is no device */
+  if (mig && (strstr(name, "(UUID") || strncmp(name, "MIG Device", 10) == 0))
+    return topo_found_error(m, "a GPU is divided by MIG; targets have whole GPUs");
   if (strncmp(name, "GPU ", 4) == 0 && (end = strstr(name, " (UUID"))) name = strchr(name, ':');
   else if (strncmp(name, "Product Name ", 13) == 0) name = strchr(name, ':'), end = line + strlen(line);
   else return true;

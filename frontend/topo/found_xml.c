@@ -104,6 +104,7 @@ static void read_nvlink(XmlReader *r, const char **attributes) {
   const char *class = attribute(attributes, "tclass");
   NvLink *l = &r->links[r->nlinks];
   if (r->gpu < 0) return FAIL(r, "an nvlink element is outside a gpu element");
+  if (class && strcmp(class, "0x068001") == 0) return; /* to a CPU: it joins no GPUs */
   if (r->nlinks == LINKS) return FAIL(r, "more than %d nvlink elements", LINKS);
   *l = (NvLink){.gpu = r->gpu,
                 .count = count_of(attributes, "count", 64),
@@ -156,7 +157,9 @@ static void read_device(XmlReader *r, const char **attributes) {
   r->gpu_depth = r->depth;
   if (!g->kind) g->kind = topo_found_kind_of_id(id);
   double rate = speed ? strtod(speed, NULL) : 0;
-  g->pcie = rate > 0.1 && rate < 1000 ? rate : 0;
+  const bool idle = rate > 0.1 && rate < 4.01; /* 16 lanes of Gen 1, to which GPUs at rest go */
+  g->pcie = !idle && rate > 0.1 && rate < 1000 ? rate : 0;
+  if (idle) topo_found_note(r->m, "left out: PCIe at %g GB/s in the file, as of a GPU at rest", rate);
   if (!g->kind) topo_found_unknown(r->m, arena_printf(r->m->arena, "the GPU 10de:%s", id)), stop(r);
 }
 

@@ -130,8 +130,10 @@ static void price_on(Graph *g, const Type *type, const Shared *s, int n, const L
   arena_free(a);
 }
 
-/* A conversion that takes as long makes every plan slower than the known one. */
-static double limit_of(const Graph *g) { return g->slack / fmin(g->in.before, g->in.repeat); }
+/* A conversion that takes as long makes every plan slower than the known one.  Entries may count less than once. */
+static double limit_of(const Graph *g, const Domain *producer) {
+  return g->slack / (fmin(g->in.before, g->in.repeat) * fmin(1, producer->conversions));
+}
 
 /* In a bound over several numbers of micro-batches a conversion counts with the largest number (cost_model_for_range).
  * Counting the whole batch (GraphInput.whole) improved no bound that was tried, and doubles the time. */
@@ -210,7 +212,7 @@ static SolveFactor fan_out_table(Graph *g, const Type *type, const Shared *s) {
     entries *= (size_t)c[i].n;
   }
   list_wanted(g, s, c, &w);
-  price_wanted(g, type, s, c, limit_of(g), &w);
+  price_wanted(g, type, s, c, limit_of(g, s->producer), &w);
   int *seen = ARENA_ARRAY(g->arena, int, w.n + 1);
   double *table = ARENA_ARRAY(g->arena, double, entries);
   const int row = nusers ? classes[nusers] : 1;
@@ -288,7 +290,7 @@ static bool set_tables(Graph *g, const Type *type, const Shared *given, FanTable
   const Classes *c = classes_of_fan(g, s);
   Wanted w;
   list_wanted(g, s, c, &w);
-  price_wanted(g, type, s, c, limit_of(g), &w);
+  price_wanted(g, type, s, c, limit_of(g, s->producer), &w);
   for (int i = 0; i < nusers; i++) classes[i] = c[i + 1].n;
   const Sets *sets = sets_of(g->arena, &(SetInput){.nproducers = c[0].n,
                                                    .nlayouts = w.n,
@@ -323,7 +325,7 @@ static void share_tables(Graph *g, const Type *type, const Shared *s, FanTables 
   const int **maps = ARENA_ARRAY(g->arena, const int *, s->nusers + 1);
   Wanted w;
   list_wanted(g, s, c, &w);
-  price_wanted(g, type, s, c, limit_of(g), &w);
+  price_wanted(g, type, s, c, limit_of(g, s->producer), &w);
   for (int i = 0; i <= s->nusers; i++) classes[i] = c[i].n, maps[i] = c[i].map;
   t->shares = fan_shares_new(g->arena, &(FanSharesInput){.nproducers = c[0].n,
                                                          .nlayouts = w.n,

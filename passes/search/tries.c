@@ -289,8 +289,8 @@ static void weigh_first(Search *s, size_t left) {
 
 /* Reports the progress; candidate `left` is the first remaining one. */
 static void note_progress(Search *s, size_t left) {
-  double best = search_best_time(s),
-         bound = fmin(fmin(s->run.lower_bound, s->run.left_alone), s->run.candidates.items[left].bound);
+  double best = search_best_time(s), bound = fmin(s->run.lower_bound, s->run.left_alone);
+  for (size_t i = left; i < s->run.candidates.n; i++) bound = fmin(bound, s->run.candidates.items[i].bound);
   s->progress = (PlanProgress){(int)left, (int)s->run.candidates.n, best, fmin(best, bound), INFINITY};
 }
 

@@ -102,7 +102,7 @@ class Model:
         self._lock = threading.RLock()
         self._lib = lib = _native.library()
         options = OptionsC(os.fsencode(weights) if weights is not None else None,
-                           max(1, round(timeout * 1000)) if timeout is not None else 0, None, 0)
+                           max(1, round(min(timeout * 1000, 2**31 - 1))) if timeout is not None else 0, None, 0)
         pointer = c_void_p()
         status = lib.apc_load(os.fsencode(self.path), byref(options), byref(pointer))
         self._pointer: c_void_p | None = pointer
@@ -322,6 +322,8 @@ def compile(model: Any, target: str | None = None, *, dtype: str | None = None,
     work = tempfile.TemporaryDirectory(prefix="apc-")
     try:
         file = model_file(model, work.name, inputs, dynamic, training="train" in options)
+        if out is not None and not isinstance(model, (str, os.PathLike)):
+            options.setdefault("weights", "embed")  # the exported file ends with the model
         program = os.path.abspath(out) if out is not None else str(Path(work.name) / "program")
         page = Path(work.name) / "report.html"
         words = option_words({"target": target, "dtype": dtype, "dims": dims, **options})

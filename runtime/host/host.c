@@ -123,7 +123,8 @@ ApcStatus apc_metrics(ApcModel *m, const char *address) {
 
 void apc_close(ApcModel *m) {
   if (!m) return;
-  if (m->metrics && m->owner == getpid()) metrics_close(m->metrics); /* a fork has no such thread */
+  if (m->metrics && m->owner == getpid()) metrics_close(m->metrics);
+  else if (m->metrics) metrics_forget(m->metrics);
   if (m->owner == getpid()) session_stop(m->session);
   else session_forget(m->session);
   for (size_t i = 0; i < m->n_bound; i++) unbind(&m->bound[i]);
@@ -572,6 +573,7 @@ ApcStatus apc_submit(ApcModel *m, const char *entry) {
   m->begun_s = host_now();
   status = end(m, send(m, &head, m->symbols, NULL));
   m->submitted = !status;
+  if (status) count_run(m, status);
   return status ? finish(m, status) : APC_OK;
 }
 
@@ -584,6 +586,15 @@ static bool has_submitted(ApcModel *m) {
   return m->submitted = submitted;
 }
 
+/* The caller may come long after the end of a submitted request: only the time of its slowest rank counts. */
+static void note_begin(ApcModel *m) {
+  uint64_t longest = 0;
+  for (uint32_t r = 0; r < m->artifact.program.ranks; r++)
+    if (request_report(m->io, r)->run_ns > longest) longest = request_report(m->io, r)->run_ns;
+  double begun = host_now() - (double)longest * 1e-9;
+  if (begun > m->begun_s) m->begun_s = begun;
+}
+
 ApcStatus apc_wait(ApcModel *m, int timeout_ms) {
   if (!has_submitted(m)) return not_loaded(m);
   bool done = true;
@@ -592,7 +603,7 @@ ApcStatus apc_wait(ApcModel *m, int timeout_ms) {
   if (!status && !done) return APC_PENDING;
   m->submitted = false;
   status = end(m, status);
-  if (!status) host_states_note(m, REQUEST_RUN, m->ran_entry, m->symbols);
+  if (!status) host_states_note(m, REQUEST_RUN, m->ran_entry, m->symbols), note_begin(m);
   count_run(m, status);
   return finish(m, status);
 }
@@ -621,6 +632,7 @@ ApcStatus apc_run_again(ApcModel *m) {
   if (!host_begin(m)) return not_loaded(m);
   RtStatus status = host_has_run(m);
   if (!status) status = host_outputs_check(m, m->ran_entry);
+  if (!status) status = host_inputs_again(m);
   if (status) return host_status(m, status);
   return finish(m, host_request(m, REQUEST_RUN, m->ran_entry, m->symbols, m->artifact.program.n_symbols));
 }

@@ -34,6 +34,7 @@ typedef struct Bound {
 /* Memory of the caller for an output. */
 typedef struct BoundOutput {
   char *name;
+  DType type;
   void *data;
   size_t bytes;
 } BoundOutput;
@@ -158,6 +159,8 @@ double host_now(void); /* a monotonic time in seconds */
 RtStatus host_io(ApcModel *m, size_t bytes);
 /* Copies the inputs of the request into the I/O area at m->layout, where the ranks read them. */
 RtStatus host_inputs_place(ApcModel *m, uint32_t entry);
+/* Before the last request runs again: bound views show the inputs that it takes, not outputs that it will overwrite. */
+RtStatus host_inputs_again(ApcModel *m);
 /* Before the I/O area goes: copies bound tensors out of it; those without memory for a copy lose their binding. */
 void host_inputs_take_back(ApcModel *m);
 

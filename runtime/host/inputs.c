@@ -47,6 +47,32 @@ void host_inputs_take_back(ApcModel *m) {
   }
 }
 
+/* The number of an input of an entry; n_inputs if it has none of that name. */
+static uint32_t input_of(const Program *p, const ProgramEntry *e, const char *name) {
+  uint32_t i = 0;
+  while (i < e->n_inputs && strcmp(program_text(p, p->ports[e->inputs + i].name), name) != 0) i++;
+  return i;
+}
+
+RtStatus host_inputs_again(ApcModel *m) {
+  const Program *p = &m->artifact.program;
+  const ProgramEntry *e = &p->entries[m->ran_entry];
+  for (size_t k = 0; k < m->n_bound; k++) {
+    Bound *b = &m->bound[k];
+    uint32_t i = b->kept ? input_of(p, e, b->name) : 0;
+    if (!b->kept) continue;
+    if (i == e->n_inputs) { /* of another entry: the request may overwrite its place */
+      RtStatus status = take_back(m, b);
+      if (status) return status;
+      continue;
+    }
+    const ProgramShape *s = &m->layout.shapes[i];
+    b->place = m->layout.offsets[i];
+    b->tensor = tensor_view(b->tensor.dtype, s->rank, s->dims, m->io + b->place);
+  }
+  return RT_OK;
+}
+
 size_t host_inputs_end(const ApcModel *m) {
   size_t end = m->layout.bytes;
   for (size_t i = 0; i < m->n_bound; i++)

@@ -14,12 +14,14 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <locale.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "runtime/launch/addresses.h"
@@ -51,7 +53,7 @@ struct Metrics {
   uint32_t ranks;
   uint64_t *memory, *copy; /* bytes per rank; copy: the thread's */
   pthread_t thread;
-  int listeners[LISTENERS], n_listeners, end[2]; /* end: a pipe whose end ends the thread */
+  int listeners[LISTENERS], n_listeners, end[2]; /* end: a pipe; a byte ends the thread */
   Client clients[CLIENTS];
 };
 
@@ -187,9 +189,9 @@ static void refuse(Client *c, const char *status, const char *headers) {
 
 /* Answers a whole request, which ends with 0. */
 static void serve(Metrics *s, Client *c) {
-  char method[8], path[64], version[16];
+  char method[8], path[REQUEST_BYTES], version[16];
   size_t bytes = 0;
-  if (sscanf(c->request, "%7[A-Z] %63[^ \r\n] %15[^ \r\n]", method, path, version) != 3 ||
+  if (sscanf(c->request, "%7[A-Z] %4095[^ \r\n] %15[^ \r\n]", method, path, version) != 3 ||
       strncmp(version, "HTTP/", 5) != 0) {
     refuse(c, "400 Bad Request", "");
     return;
@@ -254,6 +256,8 @@ static void admit(Metrics *s, int listener) {
 
 static void *run(void *context) {
   Metrics *s = context;
+  locale_t plain = newlocale(LC_ALL_MASK, "C", (locale_t)0); /* a point in numbers; glibc's own object, not freed */
+  if (plain) uselocale(plain);
   for (;;) {
     struct pollfd p[1 + LISTENERS + CLIENTS];
     p[0] = (struct pollfd){s->end[0], POLLIN, 0};
@@ -304,12 +308,16 @@ static RtStatus listen_at(Metrics *s, const char *address, RtError *error) {
     return rt_error(error, RT_USAGE, "metrics: %s: expected PORT, HOST:PORT or [IPv6 address]:PORT", address);
   if (!address_resolve(&place, &list, &why, &soon))
     return rt_error(error, RT_BAD_INPUT, "metrics: %s: %s", address, why);
+  int number = EADDRNOTAVAIL;
   for (int i = 0; i < list.n && s->n_listeners < LISTENERS; i++) {
     int fd = socket_listen(&list.items[i]);
-    if (fd < 0) return rt_error(error, RT_BAD_INPUT, "metrics: cannot listen at %s: %s", address, strerror(errno));
-    s->listeners[s->n_listeners++] = fd;
+    if (fd >= 0) s->listeners[s->n_listeners++] = fd;
+    else number = errno;
+    bool off = number == EADDRNOTAVAIL || number == EAFNOSUPPORT; /* "localhost" may have a family that is off here */
+    if (fd < 0 && !off) break;
   }
-  return RT_OK;
+  if (s->n_listeners && (number == EADDRNOTAVAIL || number == EAFNOSUPPORT)) return RT_OK;
+  return rt_error(error, RT_BAD_INPUT, "metrics: cannot listen at %s: %s", address, strerror(number));
 }
 
 /* Starts the thread, which takes no signals of the program. */
@@ -349,9 +357,18 @@ RtStatus metrics_open(const char *address, uint32_t ranks, Metrics **out, RtErro
   return status;
 }
 
+/* A forked child may hold the pipe open, so a byte ends the thread, not the pipe's end; and the listeners are shut
+ * down, in the child too. */
 void metrics_close(Metrics *s) {
-  close(s->end[1]);
+  while (write(s->end[1], "", 1) < 0 && errno == EINTR) continue;
   pthread_join(s->thread, NULL);
-  close(s->end[0]);
+  close(s->end[0]), close(s->end[1]);
+  for (int i = 0; i < s->n_listeners; i++) shutdown(s->listeners[i], SHUT_RDWR);
   free_all(s);
+}
+
+void metrics_forget(Metrics *s) {
+  close(s->end[0]), close(s->end[1]);
+  for (int i = 0; i < s->n_listeners; i++) close(s->listeners[i]);
+  free(s->memory), free(s->copy), free(s);
 }

@@ -90,12 +90,12 @@ ApcStatus apc_bind_output(ApcModel *m, const char *name, ApcType type, void *dat
     if (b) free(b->name), *b = m->outputs[--m->n_outputs];
     return APC_OK;
   }
-  if (b) return b->data = data, b->bytes = bytes, APC_OK;
+  if (b) return b->type = wanted, b->data = data, b->bytes = bytes, APC_OK;
   BoundOutput *list = realloc(m->outputs, (m->n_outputs + 1) * sizeof *list);
   if (list) m->outputs = list;
   char *own = list ? strdup(name) : NULL;
   if (!own) return host_error(m, RT_FAILED, "out of memory");
-  list[m->n_outputs++] = (BoundOutput){own, data, bytes};
+  list[m->n_outputs++] = (BoundOutput){own, wanted, data, bytes};
   return APC_OK;
 }
 
@@ -108,10 +108,20 @@ static int number_of(const ApcModel *m, uint32_t entry, const char *name) {
   return -1;
 }
 
+/* Entries may have outputs of one name and different types. */
+static DType type_of_output(const ApcModel *m, uint32_t entry, int i) {
+  const Program *p = &m->artifact.program;
+  const ProgramEntry *e = &p->entries[entry];
+  return (DType)p->ports[e->outputs + (uint32_t)i - e->n_inputs].dtype;
+}
+
 RtStatus host_outputs_check(ApcModel *m, uint32_t entry) {
   for (size_t k = 0; k < m->n_outputs; k++) {
     const BoundOutput *b = &m->outputs[k];
     int i = number_of(m, entry, b->name);
+    if (i >= 0 && type_of_output(m, entry, i) != b->type)
+      return rt_error(&m->error, RT_BAD_INPUT, "output '%s' is %s, but its memory is for %s", b->name,
+                      dtype_name(type_of_output(m, entry, i)), dtype_name(b->type));
     if (i >= 0 && m->layout.sizes[i] > b->bytes)
       return rt_error(&m->error, RT_BAD_INPUT, "output '%s' has %llu bytes, but its memory has room for %zu", b->name,
                       (unsigned long long)m->layout.sizes[i], b->bytes);
@@ -155,23 +165,23 @@ ApcStatus apc_feed_input(ApcModel *m, const char *input, const char *output) {
 }
 
 static RtStatus feed(ApcModel *m, const Feed *f) {
-  const ProgramEntry *e = &m->artifact.program.entries[m->ran_entry];
   int i = number_of(m, m->ran_entry, f->output);
   if (i < 0) return RT_OK;
   const ProgramShape *s = &m->layout.shapes[i];
   size_t place = m->layout.offsets[i];
-  DType type = (DType)m->artifact.program.ports[e->outputs + (uint32_t)i - e->n_inputs].dtype;
+  DType type = type_of_output(m, m->ran_entry, i);
   Bound view = {.tensor = tensor_view(type, s->rank, s->dims, m->io + place), .kept = true, .place = place};
   return host_bind(m, f->input, view) ? m->error.status : RT_OK;
 }
 
+/* Memory of the caller changes only if all has succeeded. */
 RtStatus host_outputs_deliver(ApcModel *m) {
-  for (size_t k = 0; k < m->n_outputs; k++) {
+  RtStatus status = RT_OK;
+  for (size_t k = 0; k < m->n_feeds && !status; k++) status = feed(m, &m->feeds[k]);
+  for (size_t k = 0; k < m->n_outputs && !status; k++) {
     int i = number_of(m, m->ran_entry, m->outputs[k].name);
     if (i >= 0) memcpy(m->outputs[k].data, m->io + m->layout.offsets[i], m->layout.sizes[i]);
   }
-  RtStatus status = RT_OK;
-  for (size_t k = 0; k < m->n_feeds && !status; k++) status = feed(m, &m->feeds[k]);
   return status;
 }
 

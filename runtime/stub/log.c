@@ -21,6 +21,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/text.h"
 #include "runtime/stub/stub.h"
 
 typedef enum LogKind { LOG_CSV, LOG_JSONL, LOG_EVENTS } LogKind;
@@ -44,7 +45,9 @@ static double now(void) {
 /* ---- writing */
 
 static void warn(StepLog *l, const char *what, int number) {
-  if (!l->warned) fprintf(stderr, "warning: --log %s: %s: %s; the run continues\n", l->path, what, strerror(number));
+  char path[4096], shown[4096]; /* `what` may be a path too */
+  text_show(l->path, path, sizeof path), text_show(what, shown, sizeof shown);
+  if (!l->warned) fprintf(stderr, "warning: --log %s: %s: %s; the run continues\n", path, shown, strerror(number));
   l->warned = true;
 }
 
@@ -280,7 +283,9 @@ void stub_log_eval(StepLog *l, const EvalMade *e) {
 
 void stub_log_close(StepLog *l) {
   if (!l) return;
-  if (l->lost) fprintf(stderr, "warning: --log %s: %ld rows are missing\n", l->path, l->lost);
+  char path[4096];
+  text_show(l->path, path, sizeof path);
+  if (l->lost) fprintf(stderr, "warning: --log %s: %ld rows are missing\n", path, l->lost);
   if (l->fd >= 0) close(l->fd);
   free(l->path);
   free(l);

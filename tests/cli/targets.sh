@@ -151,6 +151,12 @@ machine cores.xml "cores 8;" "memory 68719 MB" "4 NUMA"
 expect 1 "no cores with memory" "$apc" targets check "$machines/hwloc-16em64t-4s2c2t.xml"
 expect 1 "kind of the GPU 10de:06d2" "$apc" targets check "$machines/hwloc-24em64t-2n6c2t-pci.xml"; expect_err "kinds: A100-SXM4-40GB"
 expect 1 "kind of the GPUs is not known" "$apc" targets check "nvidia-smi:$machines/smi-l40s-x8.txt"
+# names from nvidia-smi -q, which has "MIG Mode" for each GPU; devices of MIG are refused
+q() { for i in 0 1; do printf '    Product Name                          : NVIDIA GeForce RTX 3090\n    MIG Mode\n        Current : N/A\n'; done; }
+{ cat "$machines/smi-rtx3090-x2.txt"; q; } >with_q.txt
+expect 0 "2 gpu ranks" "$apc" targets check nvidia-smi:with_q.txt
+{ cat "$machines/smi-rtx3090-x2.txt"; echo "  MIG 1g.5gb Device 0: (UUID: MIG-1)"; } >with_mig.txt
+expect 1 "divided by MIG" "$apc" targets check "nvidia-smi:with_mig.txt?gpu=RTX-3090-24GB"
 expect 0 "assumed: PCIe gen5 x16, the file does not say" "$apc" targets check "nvidia-smi:$machines/smi-dgx-h100.txt"
 printf '<!DOCTYPE s [<!ENTITY a "b">]><system/>' >entity.xml
 expect 1 "declares an entity" "$apc" targets check entity.xml
