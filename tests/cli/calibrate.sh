@@ -25,7 +25,7 @@ check "it left a folder" gone
 # ---- without calibration: figures are fixed text, and plans say so
 expect 0 "figures are fixed, not measured on this machine" "$apc" plan "${mlp[@]}" --target $ranks -q
 expect 0 "" "$apc" plan "${mlp[@]}" --target $ranks -q --json
-expect_json "d['figures'] == {'kind': 'fixed', 'file': None}"
+expect_json "d['figures'] == {'kind': 'fixed', 'file': None, 'notes': []}"
 cp out fixed.json
 
 # ---- a file
@@ -44,7 +44,7 @@ of=here.topo
 expect 0 "figures measured by apc calibrate: here.topo" "$apc" plan "${mlp[@]}" --target $of -q
 expect 0 "" "$apc" plan "${mlp[@]}" --target $of -q --json
 cp out file.json
-expect_json "d['figures'] == {'kind': 'measured', 'file': 'here.topo'} and d['lower_bound_us'] <= d['time_us']"
+expect_json "d['figures'] == {'kind': 'measured', 'file': 'here.topo', 'notes': []} and d['lower_bound_us'] <= d['time_us']"
 expect_json "d['time_us'] != json.load(open('fixed.json'))['time_us']"
 # under the built-in names
 expect 0 "figures measured by apc calibrate: here.topo" env APC_CALIBRATION=here.topo "$apc" plan "${mlp[@]}" --target $ranks -q
