@@ -49,6 +49,11 @@ case $name in
   ir) files ir | gather; words "$source/ir/ops.def" "$source/ir/attrs.def" ;;
   prove) files ir "$source/tests/prove" "$source/tests/proofs" | gather; words "$source/ir/ops.def" "$source/ir/attrs.def" ;;
   target) files topo | gather; words "$source/frontend/topo/topo.def" ;;
+  found)
+    { files xml; files txt "$source/tests/targets"; } | gather
+    strings='"[A-Za-z][A-Za-z0-9_]*"'
+    grep -oh "$strings" "$source"/frontend/topo/found_*.c | LC_ALL=C sort -u >"$folder/$name.dict"
+    ;;
   plan | npz | npy | safetensors) files "$name" | gather ;;
   greeting | frame | command | welcome) ;; # in tests/fuzz/seeds
   program | artifact) programs "$name" ;;
