@@ -441,6 +441,9 @@ typedef struct ProgramShape {
  * symbols[n_symbols] are -1 if free, or values given by the caller; those that remain free get program_default_size.
  * RT_BAD_INPUT names input and dimension. */
 RtStatus program_bind(const Program *p, uint32_t entry, const ProgramShape *shapes, int64_t *symbols, RtError *error);
+/* Checks that the symbol `name` may have size `extent`; RT_BAD_INPUT if not.  `who` begins the message: "input 'x':
+ * dimension 0". */
+RtStatus program_check_size(const ProgramSymbol *s, const char *name, int64_t extent, const char *who, RtError *error);
 /* Returns the hint, or without a hint the smallest allowed size above 0. */
 int64_t program_default_size(const ProgramSymbol *s);
 /* Returns the smallest allowed size above 0. */

@@ -116,8 +116,7 @@ static const ProgramPort *input_of(const Program *p, uint32_t entry, uint32_t i)
   return &p->ports[p->entries[entry].inputs + i];
 }
 
-/* Checks that the symbol may have size `extent`.  `who` begins the message: "input 'x': dimension 0". */
-static RtStatus in_range(const ProgramSymbol *s, const char *name, int64_t extent, const char *who, RtError *error) {
+RtStatus program_check_size(const ProgramSymbol *s, const char *name, int64_t extent, const char *who, RtError *error) {
   if (extent < s->min || (s->max && extent > s->max)) {
     char limits[64];
     if (s->max) snprintf(limits, sizeof limits, "from %" PRId64 " to %" PRId64, s->min, s->max);
@@ -148,7 +147,7 @@ static RtStatus bind_dim(const Program *p, const ProgramPort *port, uint32_t d, 
                     *binder[e->a] ? binder[e->a] : name);
   symbols[e->a] = extent;
   binder[e->a] = program_text(p, port->name);
-  return in_range(s, name, extent, who, error);
+  return program_check_size(s, name, extent, who, error);
 }
 
 static RtStatus bind_input(const Program *p, const ProgramPort *port, const ProgramShape *shape, int64_t *symbols,
@@ -217,7 +216,7 @@ static RtStatus solve_dim(const Program *p, const ProgramPort *port, uint32_t d,
   symbols[l.symbol] = left / l.factor;
   binder[l.symbol] = program_text(p, port->name);
   *progress = true;
-  return in_range(&p->symbols[l.symbol], name, symbols[l.symbol], name, error);
+  return program_check_size(&p->symbols[l.symbol], name, symbols[l.symbol], name, error);
 }
 
 static RtStatus solve_dims(const Program *p, uint32_t entry, const ProgramShape *shapes, int64_t *symbols,
@@ -248,7 +247,7 @@ static RtStatus bind_symbols(const Program *p, uint32_t entry, const ProgramShap
   for (uint32_t s = 0; !status && s < p->n_symbols; s++)
     if (symbols[s] >= 0) {
       const char *name = program_text(p, p->symbols[s].name);
-      status = in_range(&p->symbols[s], name, symbols[s], name, error);
+      status = program_check_size(&p->symbols[s], name, symbols[s], name, error);
       binder[s] = "";
     }
   for (uint32_t i = 0; !status && i < p->entries[entry].n_inputs; i++)

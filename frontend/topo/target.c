@@ -17,7 +17,8 @@
 typedef struct Found {
   TargetMachines machines;
   const char *name;
-  int ranks; /* 0: one machine */
+  int ranks;              /* 0: one machine */
+  const TopoBlock *first; /* of the blocks of the file; NULL for a built-in target */
   const char *const *notes;
 } Found;
 
@@ -53,6 +54,18 @@ static bool check_machines(Diags *d, Arena *a, TopoLibrary *l) {
   return check_blocks(d, a, l, TOPO_machine) && check_blocks(d, a, l, TOPO_target);
 }
 
+/* Returns the notes of all blocks from `b` on, with NULL at the end. */
+static const char *const *notes_of(Arena *a, const TopoBlock *b) {
+  struct {
+    const char **items;
+    size_t n, cap;
+  } notes = {0};
+  for (; b; b = b->next)
+    for (const TopoStatement *s = NULL; (s = topo_find(b, "note", s));) ARENA_PUSH(a, &notes, s->slots[0]->text);
+  ARENA_PUSH(a, &notes, NULL);
+  return notes.items;
+}
+
 static bool find_in_text(Diags *d, Arena *a, const char *file, const char *text, const char *name, int ranks,
                          Found *out) {
   TopoFile *own = ARENA_NEW(a, TopoFile);
@@ -68,7 +81,10 @@ static bool find_in_text(Diags *d, Arena *a, const char *file, const char *text,
                       "the file has no machine and no target block");
   TopoLibrary l = library_new(a);
   l.own = own;
-  return check_machines(d, a, &l) && found(d, &l, last, name ? arena_strdup(a, name) : last->name, ranks, out);
+  if (!check_machines(d, a, &l) || !found(d, &l, last, name ? arena_strdup(a, name) : last->name, ranks, out))
+    return false;
+  out->first = own->first;
+  return true;
 }
 
 /* ---- names */
@@ -184,19 +200,6 @@ bool topo_target_is_read(Arena *a, const char *name) {
   return is_file(base) || topo_found_names(base);
 }
 
-/* Returns the notes of the text of a machine that was found. */
-static const char *const *notes_of(Arena *a, const char *text) {
-  struct {
-    const char **items;
-    size_t n, cap;
-  } notes = {0};
-  static const char begin[] = "note \"";
-  for (const char *at = text; (at = strstr(at, begin)); at++)
-    ARENA_PUSH(a, &notes, arena_strndup(a, at + sizeof begin - 1, strcspn(at + sizeof begin - 1, "\"")));
-  ARENA_PUSH(a, &notes, NULL);
-  return notes.items;
-}
-
 static bool find(Diags *d, Arena *a, const char *name, const char *first, Found *out) {
   const char *base;
   int ranks = split_count(a, name, &base);
@@ -205,7 +208,7 @@ static bool find(Diags *d, Arena *a, const char *name, const char *first, Found 
     if (ranks < 0) return bad_count(d, name);
     const char *text = topo_found_text(d, a, base);
     if (!text || !find_in_text(d, a, base, text, name, ranks, out)) return false;
-    out->notes = notes_of(a, text);
+    out->notes = notes_of(a, out->first);
     return true;
   }
   if (is_file(base)) {

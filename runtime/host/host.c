@@ -251,7 +251,8 @@ void host_suggest(const Program *p, uint32_t first, uint32_t n, const char *name
 }
 
 /* True if it is an input of any entry, at *port. */
-uint32_t host_find_port(const Program *p, const char *name, bool output) {
+/* Returns a port of that name among the inputs or the outputs of any entry; PROGRAM_NONE if there is none. */
+static uint32_t find_port(const Program *p, const char *name, bool output) {
   for (uint32_t e = 0; e < p->n_entries; e++) {
     uint32_t first = output ? p->entries[e].outputs : p->entries[e].inputs;
     uint32_t n = output ? p->entries[e].n_outputs : p->entries[e].n_inputs;
@@ -269,13 +270,14 @@ static Bound *find_bound(const ApcModel *m, const char *name) {
 
 Bound *host_bound(const ApcModel *m, const char *name) { return find_bound(m, name); }
 
-static ApcStatus find_input(ApcModel *m, const char *name, DType *type) {
+ApcStatus host_find_type(ApcModel *m, const char *name, bool output, DType *type) {
   const Program *p = &m->artifact.program;
+  const ProgramEntry *e = selected(m);
   char hint[300];
-  uint32_t port = host_find_port(p, name, false);
+  uint32_t port = find_port(p, name, output);
   if (port != PROGRAM_NONE) return *type = (DType)p->ports[port].dtype, APC_OK;
-  host_suggest(p, selected(m)->inputs, selected(m)->n_inputs, name, hint, sizeof hint);
-  return host_error(m, RT_USAGE, "there is no input '%s'%s", name, hint);
+  host_suggest(p, output ? e->outputs : e->inputs, output ? e->n_outputs : e->n_inputs, name, hint, sizeof hint);
+  return host_error(m, RT_USAGE, "there is no %s '%s'%s", output ? "output" : "input", name, hint);
 }
 
 static ApcStatus other_type(ApcModel *m, const char *name, DType given, DType wanted) {
@@ -285,7 +287,7 @@ static ApcStatus other_type(ApcModel *m, const char *name, DType given, DType wa
 
 static ApcStatus check_bound(ApcModel *m, const char *name, const Bound *bound) {
   DType type;
-  ApcStatus status = find_input(m, name, &type);
+  ApcStatus status = host_find_type(m, name, false, &type);
   if (status || bound->kind != BOUND_DATA || bound->tensor.dtype == type) return status;
   return other_type(m, name, bound->tensor.dtype, type);
 }
@@ -295,7 +297,7 @@ ApcStatus host_bind_numbers(ApcModel *m, const char *name, Tensor t) {
   Tensor converted;
   int64_t index[TENSOR_MAX_RANK];
   char place[200], value[32];
-  ApcStatus status = find_input(m, name, &type);
+  ApcStatus status = host_find_type(m, name, false, &type);
   if (status || t.dtype == type || !whole_may_be(t.dtype, type)) return host_bind(m, name, (Bound){.tensor = t});
   int64_t other = whole_first_other(&t, type);
   if (other >= 0) {
@@ -328,7 +330,7 @@ static RtStatus fits_port(const Program *p, const ProgramPort *t, const Tensor *
 ApcStatus host_accepts(ApcModel *m, const char *name, const Tensor *like) {
   const Program *p = &m->artifact.program;
   DType type;
-  ApcStatus status = find_input(m, name, &type);
+  ApcStatus status = host_find_type(m, name, false, &type);
   if (status) return status;
   if (!whole_may_be(like->dtype, type)) return other_type(m, name, like->dtype, type);
   RtError error = {0};

@@ -151,8 +151,8 @@ RtStatus host_request_file(ApcModel *m, RequestKind kind, uint32_t entry, const 
                            const RequestFile *file);
 /* Finds an entry that callers may run; RT_USAGE if there is none of that name. */
 RtStatus host_find_entry(ApcModel *m, const char *name, uint32_t *out);
-/* Returns a port of that name among the inputs or the outputs of any entry; PROGRAM_NONE if there is none. */
-uint32_t host_find_port(const Program *p, const char *name, bool output);
+/* Finds the type of an input or an output of any entry; APC_USAGE if no entry has one of that name. */
+ApcStatus host_find_type(ApcModel *m, const char *name, bool output, DType *type);
 double host_now(void); /* a monotonic time in seconds */
 
 /* runtime/host/inputs.c.  Makes the I/O area at least so large and sets m->io. */

@@ -8,13 +8,22 @@
 
 #include "runtime/host/host.h"
 
+/* Returns the number of an output in the layout of an entry; -1 if the entry has none of that name. */
+static int number_of(const ApcModel *m, uint32_t entry, const char *name) {
+  const Program *p = &m->artifact.program;
+  const ProgramEntry *e = &p->entries[entry];
+  for (uint32_t i = 0; i < e->n_outputs; i++)
+    if (strcmp(program_text(p, p->ports[e->outputs + i].name), name) == 0) return (int)(e->n_inputs + i);
+  return -1;
+}
+
 int host_output(ApcModel *m, const char *name) {
   const Program *p = &m->artifact.program;
   const ProgramEntry *e = &p->entries[m->ran_entry];
   char hint[300];
   if (host_has_run(m)) return -1;
-  for (uint32_t i = 0; i < e->n_outputs; i++)
-    if (strcmp(program_text(p, p->ports[e->outputs + i].name), name) == 0) return (int)(e->n_inputs + i);
+  int i = number_of(m, m->ran_entry, name);
+  if (i >= 0) return i;
   host_suggest(p, e->outputs, e->n_outputs, name, hint, sizeof hint);
   rt_error(&m->error, RT_USAGE, "there is no output '%s'%s", name, hint);
   return -1;
@@ -61,16 +70,6 @@ int64_t apc_batch(const ApcModel *m) {
 
 /* ---- memory of the caller */
 
-static ApcStatus find_type(ApcModel *m, const char *name, DType *type) {
-  const Program *p = &m->artifact.program;
-  const ProgramEntry *e = &p->entries[m->entry];
-  char hint[300];
-  uint32_t port = host_find_port(p, name, true);
-  if (port != PROGRAM_NONE) return *type = (DType)p->ports[port].dtype, APC_OK;
-  host_suggest(p, e->outputs, e->n_outputs, name, hint, sizeof hint);
-  return host_error(m, RT_USAGE, "there is no output '%s'%s", name, hint);
-}
-
 static BoundOutput *bound_output(const ApcModel *m, const char *name) {
   for (size_t i = 0; i < m->n_outputs; i++)
     if (strcmp(m->outputs[i].name, name) == 0) return &m->outputs[i];
@@ -80,7 +79,7 @@ static BoundOutput *bound_output(const ApcModel *m, const char *name) {
 ApcStatus apc_bind_output(ApcModel *m, const char *name, ApcType type, void *data, size_t bytes) {
   if (!host_begin(m)) return (ApcStatus)rt_exit_code(m->error.status);
   DType wanted;
-  ApcStatus status = find_type(m, name, &wanted);
+  ApcStatus status = host_find_type(m, name, true, &wanted);
   if (status) return status;
   if (data && (DType)type != wanted)
     return host_error(m, RT_BAD_INPUT, "output '%s' is %s, but its memory is for %s", name, dtype_name(wanted),
@@ -97,15 +96,6 @@ ApcStatus apc_bind_output(ApcModel *m, const char *name, ApcType type, void *dat
   if (!own) return host_error(m, RT_FAILED, "out of memory");
   list[m->n_outputs++] = (BoundOutput){own, wanted, data, bytes};
   return APC_OK;
-}
-
-/* Returns the number of an output in the layout of an entry; -1 if the entry has none of that name. */
-static int number_of(const ApcModel *m, uint32_t entry, const char *name) {
-  const Program *p = &m->artifact.program;
-  const ProgramEntry *e = &p->entries[entry];
-  for (uint32_t i = 0; i < e->n_outputs; i++)
-    if (strcmp(program_text(p, p->ports[e->outputs + i].name), name) == 0) return (int)(e->n_inputs + i);
-  return -1;
 }
 
 /* Entries may have outputs of one name and different types. */
@@ -133,21 +123,14 @@ RtStatus host_outputs_check(ApcModel *m, uint32_t entry) {
 
 ApcStatus apc_feed_input(ApcModel *m, const char *input, const char *output) {
   if (!host_begin(m)) return (ApcStatus)rt_exit_code(m->error.status);
-  const Program *p = &m->artifact.program;
-  const ProgramEntry *e = &p->entries[m->entry];
-  char hint[300];
-  DType type = DT_f32;
+  DType taken, given;
   if (m->launched) return host_error(m, RT_UNSUPPORTED, "apc_feed_input is not available with the ranks of a launcher");
-  uint32_t port = host_find_port(p, input, false);
-  if (port == PROGRAM_NONE) {
-    host_suggest(p, e->inputs, e->n_inputs, input, hint, sizeof hint);
-    return host_error(m, RT_USAGE, "there is no input '%s'%s", input, hint);
-  }
-  ApcStatus status = output ? find_type(m, output, &type) : APC_OK;
+  ApcStatus status = host_find_type(m, input, false, &taken);
+  if (!status && output) status = host_find_type(m, output, true, &given);
   if (status) return status;
-  if (output && type != (DType)p->ports[port].dtype)
-    return host_error(m, RT_BAD_INPUT, "output '%s' is %s, but input '%s' is %s", output, dtype_name(type), input,
-                      dtype_name((DType)p->ports[port].dtype));
+  if (output && given != taken)
+    return host_error(m, RT_BAD_INPUT, "output '%s' is %s, but input '%s' is %s", output, dtype_name(given), input,
+                      dtype_name(taken));
   for (size_t i = 0; i < m->n_feeds; i++)
     if (strcmp(m->feeds[i].input, input) == 0) {
       free(m->feeds[i].input), free(m->feeds[i].output);

@@ -3,6 +3,7 @@
  * The host makes or checks the header; the ranks move their parts (runtime/exec/state_file.c).  The file has whole
  * tensors, so the number of ranks that wrote it does not matter.
  */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -80,21 +81,20 @@ static void symbols_of(const ApcModel *m, const Safetensors *file, int64_t *symb
       if (x->kind == PX_sym && symbols[x->a] < 0) symbols[x->a] = t->dims[d];
     }
   }
-  for (uint32_t i = 0; i < p->n_symbols; i++) {
-    const ProgramSymbol *x = &p->symbols[i];
-    if (symbols[i] < 0) symbols[i] = x->hint ? x->hint : (x->min + x->multiple - 1) / x->multiple * x->multiple;
-  }
+  for (uint32_t i = 0; i < p->n_symbols; i++)
+    if (symbols[i] < 0) symbols[i] = program_default_size(&p->symbols[i]);
 }
 
 static RtStatus symbols_fit(ApcModel *m, const char *path, const int64_t *symbols) {
   const Program *p = &m->artifact.program;
-  for (uint32_t i = 0; i < p->n_symbols; i++) {
-    const ProgramSymbol *x = &p->symbols[i];
-    if (symbols[i] < x->min || (x->max && symbols[i] > x->max) || symbols[i] % x->multiple)
-      return rt_error(&m->error, RT_BAD_INPUT, "%s: %s = %lld, which the program was not compiled for", path,
-                      program_text(p, x->name), (long long)symbols[i]);
+  RtStatus status = RT_OK;
+  for (uint32_t i = 0; i < p->n_symbols && !status; i++) {
+    const char *name = program_text(p, p->symbols[i].name);
+    char who[300];
+    snprintf(who, sizeof who, "%s: %s", path, name);
+    status = program_check_size(&p->symbols[i], name, symbols[i], who, &m->error);
   }
-  return RT_OK;
+  return status;
 }
 
 static RtStatus state_fits(ApcModel *m, const char *path, const Safetensors *file, const ProgramState *s,

@@ -160,11 +160,6 @@ static void begin_events(StepLog *l, int64_t made) {
 
 /* ---- opening */
 
-static bool ends(const char *text, const char *with) {
-  size_t n = strlen(text), k = strlen(with);
-  return n > k && strcmp(text + n - k, with) == 0;
-}
-
 static int64_t step_of(const StepLog *l, const char *row) {
   static const char key[] = "{\"step\":";
   if (l->kind == LOG_JSONL && strncmp(row, key, sizeof key - 1) != 0) return -1;
@@ -214,8 +209,8 @@ static int open_folder(StepLog *l) {
 
 int stub_log_open(const char *path, bool resumes, StepLog **out) {
   struct stat s;
-  bool folder = ends(path, "/") || (stat(path, &s) == 0 && S_ISDIR(s.st_mode));
-  if (!folder && !ends(path, ".csv") && !ends(path, ".jsonl"))
+  bool folder = text_ends_with(path, "/") || (stat(path, &s) == 0 && S_ISDIR(s.st_mode));
+  if (!folder && !text_ends_with(path, ".csv") && !text_ends_with(path, ".jsonl"))
     return stub_fail(APC_USAGE, "--log %s: expected FILE.csv, FILE.jsonl, or DIR/ for TensorBoard", path);
   StepLog *l = *out = calloc(1, sizeof *l);
   char *copy = strdup(path);
@@ -223,7 +218,11 @@ int stub_log_open(const char *path, bool resumes, StepLog **out) {
     free(copy);
     return stub_fail(APC_FAILED, "out of memory");
   }
-  *l = (StepLog){.kind = folder ? LOG_EVENTS : ends(path, ".csv") ? LOG_CSV : LOG_JSONL, .path = copy, .fd = -1};
+  *l = (StepLog){.kind = folder                         ? LOG_EVENTS
+                         : text_ends_with(path, ".csv") ? LOG_CSV
+                                                        : LOG_JSONL,
+                 .path = copy,
+                 .fd = -1};
   l->resumes = resumes;
   return folder ? open_folder(l) : open_file(l);
 }

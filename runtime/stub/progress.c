@@ -12,14 +12,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
-#include <time.h>
 #include <unistd.h>
 
-static double now(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
+#include "runtime/host/host.h"
 
 void stub_progress_begin(Progress *p, const Training *t) {
   const char *term = getenv("TERM");
@@ -55,7 +50,7 @@ static void show(Progress *p, const StepMade *s, double time) {
 }
 
 void stub_progress_step(Progress *p, const StepMade *s) {
-  double time = now();
+  double time = host_now();
   bool first = !p->first;
   if (!p->on) return;
   p->loss = first ? s->loss : p->loss + (s->loss - p->loss) * 0.1;
