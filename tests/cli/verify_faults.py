@@ -99,7 +99,7 @@ FAULTS = [
     ("gradient: norm without its mean", "apc", "ir/ops/gradient_sums.c",
      "gradient_sub(g, across, gradient_mul(g, y, along))", "across", GPTS),
     ("gradient: scores of an attention without their scale", "kernels", None,
-     "(b->change.p[j][l] - b->delta[l]) * a->scale;", "(b->change.p[j][l] - b->delta[l]);", ONE_GPT),
+     "? 1 : a->scale) / sum;", "? 1 : 1) / sum;", ONE_GPT),
     ("loss: the mean is over all labels, ignored ones too", "apc", "passes/train/loss.c",
      "Val count = all_sum(b, build_cast(b, kept, t));",
      "Val count = all_sum(b, number(b, build_cast(b, kept, t), 1));", GPTS),
