@@ -37,9 +37,9 @@ CostModel *cost_model_beside(const CostModel *c, int loose);
 /* Returns a model for a target whose figures differ, but not its kind of device.  It shares the kernels of functions
  * with `c`, and must be freed before `c`. */
 CostModel *cost_model_for(const CostModel *c, const Target *t);
-/* Makes prices bounds for a range of micro-batches, of which the mesh has the largest number.  Smaller numbers may
- * split evenly and convert where the largest cannot: splits count as even, and impossible conversions take no time.
- * Call before the model prices anything. */
+/* Makes prices bounds for a range of micro-batches, where other numbers than the mesh's may split evenly, have parts of
+ * one sample and convert where that number cannot: splits count as even, such parts as 1 where that avoids a transpose,
+ * and impossible conversions take no time.  Call before the model prices anything. */
 void cost_model_for_range(CostModel *c);
 /* Returns the representative of a layout: the layout itself, or one with unordered axes. */
 const Layout *cost_layout(const CostModel *c, const Layout *l);

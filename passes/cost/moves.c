@@ -134,6 +134,8 @@ static bool stages(const CostModel *c) { return c->target->device->contiguous_co
 /* True if the extent of a rank's part is the constant 1. */
 static bool part_is_one(const CostModel *c, const Expr *extent, const DimLayout *l) {
   if (!l->n) return ex_is_const(extent, 1);
+  for (int i = 0; i < l->n && c->range; i++)
+    if (c->mesh.axes[l->axes[i]].temporal) return true;
   if (layout_has_shares(&c->mesh, l)) return false;
   return extent->kind == EX_CONST && ex_is_const(l->unit, 1) && extent->value == layout_parts(&c->mesh, l);
 }

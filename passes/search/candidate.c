@@ -46,7 +46,7 @@ static void drop_model(Search *s, int i) {
 
 void free_models(Search *s) {
   while (s->nmodels) drop_model(s, 0);
-  s->cost = s->whole = NULL;
+  s->cost = s->few = NULL;
 }
 
 /* Costs of conversions are cached as long as the ranks are divided in one way; if there are many numbers of
@@ -57,7 +57,7 @@ static CostModel *model_of(Search *s, int loose, bool range) {
     if (s->models[i].loose == loose && s->models[i].range == range && same_sizes(&s->models[i].mesh, mesh, false))
       return s->models[i].cost;
   if (s->nmodels && !same_sizes(&s->models[0].mesh, mesh, true)) free_models(s);
-  if (s->nmodels == MOST_MODELS) drop_model(s, s->models[1].cost == s->whole ? 2 : 1);
+  if (s->nmodels == MOST_MODELS) drop_model(s, s->models[1].cost == s->few ? 2 : 1);
   CostModel *c = cost_model_beside(s->base, loose);
   if (range) cost_model_for_range(c);
   s->models[s->nmodels++] = (MeshModel){*mesh, loose, range, c};
@@ -83,7 +83,7 @@ static void set_mesh_of(Search *s, const Candidate *c, int micro, int loose, con
   }
   for (int a = 0; a < mesh.naxes && c->shares; a++) mesh.axes[a].shares = axis_shares(s, c, &mesh, a);
   module_set_mesh(s->m, &mesh);
-  s->cost = model_of(s, loose, c->least < micro);
+  s->cost = model_of(s, loose, c->least < c->micro && micro > 1);
 }
 
 void search_set_mesh(Search *s, const Candidate *c, const char *const *names) { set_mesh_of(s, c, c->micro, 0, names); }
@@ -135,7 +135,8 @@ GraphInput search_graph_input(Search *s, const Candidate *c) {
     in.table_cap = hasty_table_cap, in.fan_out_cap = small_fan_out, in.frontier_cap = 0;
     in.rounds = in.split_rounds = 0, in.whole_work = 0;
   }
-  in.repeat = repeat_of(c);
+  in.repeat = in.moves_repeat = repeat_of(c);
+  in.moves = s->cost;
   in.before = 1. / c->stages; /* all stages do it at the same time */
   in.micro = c->least;
   in.zero = s->run.zero;
@@ -448,7 +449,7 @@ static void solve_steps(Search *s, const GraphInput *in, Symmetry *symmetry, Sol
   x->bound = fmax(x->bound, bound_exchanged(s, &o->c, symmetry, fmin(in->prune_above, best)));
   if (!is_settled(s, in, x, much)) {
     GraphInput again = *in;
-    again.cost = s->cost; /* the old model may be freed */
+    again.cost = again.moves = s->cost; /* the old model may be freed */
     solve_graph(s, &again, x);
   } else if (first && !s->watch.expired) {
     o->why_not = x->bound > in->prune_above ? search_slower_than_plan : hardly_faster;
@@ -474,24 +475,27 @@ Outcome *search_solve_mesh(Search *s, const Candidate *c, double prune_above, do
 /* ---- ranges of micro-batches */
 
 /* With m micro-batches on S stages, an operation that takes f(m) for each counts (1 + (m - 1) / S) f(m).  f falls with
- * m, and m f(m) is at least f(1).  So for a <= m <= b it is at least f(1) (1/S + (1 - 1/S) / b), and at least (1 + (a -
- * 1) / S) f(b): the first is the larger if a pipeline is not filled, the second if parts are too small.  Work done once
+ * m, and m f(m) is at least r f(r) if r divides m, as parts of a kernel or message are no faster than the whole.  So
+ * for a <= m <= b it is at least r f(r) (1/S + (1 - 1/S) / b), where r divides all numbers of the range, and at least
+ * (1 + (a - 1) / S) f(b): the first is the larger in a wide range, the second if all parts are small.  Work done once
  * before all micro-batches counts at least f / S (all stages do it at the same time).  The larger bound counts for
- * every operation, the second for every conversion (fans.c).  The strategies are those for a, which include all
- * others. */
+ * every operation.  For every conversion the first counts if r > 1, else the second: both would double the time.  The
+ * strategies are those for a, which include all others. */
 static GraphInput bounding_input(Search *s, const Candidate *c, int loose, Arena *a) {
   Symmetry *symmetry = loose == ANY_SHARES ? NULL : symmetry_of(s, c, loose, a);
   if (symmetry) loose = loose_axes(s, c, loose);
-  s->whole = NULL;
+  const int few = search_divisor(s, c);
+  s->few = NULL;
   if (c->least < c->micro) {
-    set_mesh_of(s, c, 1, loose, NULL);
-    s->whole = s->cost;
+    set_mesh_of(s, c, few, loose, NULL);
+    s->few = s->cost;
   }
   set_mesh_of(s, c, c->micro, loose, NULL);
   GraphInput in = search_graph_input(s, c);
-  in.whole = s->whole;
+  in.few = s->few;
   in.symmetry = symmetry;
-  in.share = search_share_of_micro_batch(c);
+  in.share = few * search_share_of_micro_batch(c);
+  if (in.few && few > 1) in.moves = in.few, in.moves_repeat = in.share;
   bool brief = !in.symmetry && loose != ANY_SHARES && !s->close;
   if (brief || c->least < c->micro) in.rounds = in.split_rounds = 0, in.whole_work = 0;
   return in;

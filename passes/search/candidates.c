@@ -235,23 +235,47 @@ static void mark_useful(bool *useful, int most, int64_t n) {
     if ((n + m - 1) / m < (n + m - 2) / (m - 1)) useful[m] = true;
 }
 
+/* True if there is always a number that splits everything evenly, up to twice the one before. */
+static bool are_dense(const bool *even, int most) {
+  for (int m = 2, last = 1; m <= most; m++) {
+    if (even[m]) last = m;
+    if (m >= 2 * last && m > last) return false;
+  }
+  return true;
+}
+
 /* The largest part of a micro-batch determines its time, and a rank's share of it is the largest of micro-batches times
  * ranks parts, which falls only if that part does.  More micro-batches of the same largest size are neither faster nor
- * need less memory. */
+ * need less memory.  A large search only tries numbers that split every batch evenly, if there are enough. */
 void find_useful_micro_batches(Search *s) {
+  bool *even = ARENA_ARRAY(s->arena, bool, s->most_micro + 2);
   s->useful = ARENA_ARRAY(s->arena, bool, s->most_micro + 2);
   for (int m = 0; m < 2; m++) s->useful[m] = true;
+  for (int m = 1; m <= s->most_micro; m++) even[m] = true;
   for (size_t i = 0; i < s->f->ops.n; i++) {
     int k = s->shape->time_factor[i];
     if (k < 0 || !s->rules[i]->factors[k].size || op_is_source(s->f->ops.items[i].kind)) continue;
     if (s->shape->class[i] >= 0 && s->shape->first[s->shape->class[i]] != i) continue;
-    mark_useful(s->useful, s->most_micro, cost_extent(s->cost, s->rules[i]->factors[k].size));
+    const int64_t n = cost_extent(s->cost, s->rules[i]->factors[k].size);
+    mark_useful(s->useful, s->most_micro, n);
+    for (int m = 2; m <= s->most_micro; m++) even[m] &= n % m == 0;
   }
+  if (!s->large || !are_dense(even, s->most_micro)) return;
+  for (int m = 2; m <= s->most_micro; m++) s->useful[m] &= even[m];
 }
 
 /* Interleaved schedules need a multiple of the number of stages. */
 bool search_is_useful(const Search *s, int stages, int micro) {
   return s->useful[micro] || (s->schedule.chunks > 1 && micro % stages == 0);
+}
+
+static int common_divisor(int a, int b) { return b ? common_divisor(b, a % b) : a; }
+
+int search_divisor(const Search *s, const Candidate *c) {
+  int d = c->least;
+  for (int m = c->least; m <= c->micro && d > 1; m++)
+    if (m == c->micro || search_is_useful(s, c->stages, m)) d = common_divisor(d, m);
+  return d;
 }
 
 int useful_from(const Search *s, int stages, int micro) {

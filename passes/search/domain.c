@@ -181,7 +181,7 @@ static void set_strategy(const Making *k, Domain *d, int at, const Strategy *s) 
   for (int i = 0; i < d->nout; i++) before &= walk_layout_once(m, d->results[i][at]);
   double weight = before ? k->in->before : k->in->repeat;
   d->time[at] = seconds_of(k, k->in->cost, s) * weight;
-  if (timed && k->in->whole) d->time[at] = fmax(d->time[at], seconds_of(k, k->in->whole, s) * k->in->share);
+  if (timed && k->in->few) d->time[at] = fmax(d->time[at], seconds_of(k, k->in->few, s) * k->in->share);
   for (int i = 0; i < d->nin; i++)
     if (d->outside[i]) d->outside[i][at] = outside_of(k, k->in->cost, s, i) * weight;
   if (d->memory) d->memory[at] = cost_bytes(k->in->cost, type_of(k->in->f, k->op->out), d->results[0][at]);

@@ -105,7 +105,7 @@ static void list_wanted(Graph *g, const Shared *s, const Classes *c, Wanted *w) 
 static void price_on(Graph *g, const Type *type, const Shared *s, int n, const Layout *const *from, const Wanted *w,
                      double limit, double *seconds) {
   Arena *a = arena_new();
-  CostModel *cost = g->in.cost;
+  CostModel *cost = g->in.moves;
   Symmetry *exchange = g->in.symmetry;
   const Layout **all = ARENA_ARRAY(a, const Layout *, w->n *(exchange ? MAX_EXCHANGES : 1) + 1);
   int *ends = ARENA_ARRAY(a, int, w->n + 1), count = 0;
@@ -132,11 +132,9 @@ static void price_on(Graph *g, const Type *type, const Shared *s, int n, const L
 
 /* A conversion that takes as long makes every plan slower than the known one.  Entries may count less than once. */
 static double limit_of(const Graph *g, const Domain *producer) {
-  return g->slack / (fmin(g->in.before, g->in.repeat) * fmin(1, producer->conversions));
+  return g->slack / (fmin(g->in.before, g->in.moves_repeat) * fmin(1, producer->conversions));
 }
 
-/* In a bound over several numbers of micro-batches a conversion counts with the largest number (cost_model_for_range).
- * Counting the whole batch (GraphInput.whole) improved no bound that was tried, and doubles the time. */
 static void price_wanted(Graph *g, const Type *type, const Shared *s, const Classes *c, double limit, Wanted *w) {
   const int n = c[0].n;
   Arena *a = arena_new();
@@ -151,7 +149,7 @@ static void price_wanted(Graph *g, const Type *type, const Shared *s, const Clas
     bool made_once = walk_layout_once(g->in.m, from[k]);
     for (int i = 0; i < w->n; i++) {
       double *seconds = &w->seconds[k * w->n + i];
-      *seconds *= made_once && once[i] ? g->in.before : g->in.repeat;
+      *seconds *= made_once && once[i] ? g->in.before : g->in.moves_repeat;
       *seconds *= s->producer->conversions;
     }
   }

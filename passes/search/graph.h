@@ -36,8 +36,9 @@ typedef struct GraphInput {
   const OpLabels *labels;
   const Shape *shape; /* of f */
   CostModel *cost;    /* of that mesh; layouts are those of cost_layout */
-  CostModel *whole;   /* for bounds over several numbers of micro-batches: the model of the whole batch; NULL */
-  double share;       /* with `whole`: an operation counts at least `share` times its price for the whole batch */
+  CostModel *few;     /* for bounds over several numbers of micro-batches: the model of a number that divides them all,
+                       * or of the whole batch; NULL */
+  double share;       /* with `few`: an operation counts at least `share` times its price there */
   Symmetry *symmetry; /* for bounds: axes may be exchanged at every operation, and `cost` has unordered axes; NULL */
   AxisUse uses[MAX_AXES];
   const PlanPin *pins;    /* forced layouts */
@@ -45,6 +46,8 @@ typedef struct GraphInput {
   const PlanSaid *said;   /* PlanOptions.said */
   int zero;               /* PlanOptions.zero */
   double repeat;          /* weight of a micro-batch's cost */
+  CostModel *moves;       /* prices conversions: `cost` or `few` */
+  double moves_repeat;    /* and their weight */
   double before;          /* and of work done once before all micro-batches */
   int micro;              /* micro-batches for which parts of a batch must not be empty; in bounds not the mesh's */
   double memory_limit;    /* of weights and state; INFINITY if none */

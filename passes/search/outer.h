@@ -184,7 +184,7 @@ typedef struct Search {
   CostModel *base;    /* owns the data that all models share */
   MeshModel models[MOST_MODELS]; /* of one division of the ranks, with several numbers of micro-batches */
   int nmodels;
-  CostModel *whole;                 /* of one micro-batch, while a range of them is bounded; not dropped */
+  CostModel *few;                   /* GraphInput.few while a range of micro-batches is bounded; not dropped */
   struct StagesKnown *known_stages; /* of a choice that is cut for several schedules; NULL if none */
   ScheduleKind schedule;            /* of training pipelines */
   bool no_gaps;                     /* the schedule may have no bubbles */
@@ -278,6 +278,8 @@ int most_micro_batches(Search *s);
 void find_useful_micro_batches(Search *s);
 /* True if a pipeline of that many stages can be faster with that many micro-batches than with fewer. */
 bool search_is_useful(const Search *s, int stages, int micro);
+/* Returns the largest number that divides all useful numbers of micro-batches of the candidate. */
+int search_divisor(const Search *s, const Candidate *c);
 /* Return the next useful number of micro-batches at or above, or at or below, `micro`. */
 int useful_from(const Search *s, int stages, int micro);
 int useful_up_to(const Search *s, int stages, int micro);

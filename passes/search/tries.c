@@ -294,11 +294,10 @@ static void note_progress(Search *s, size_t left) {
   s->progress = (PlanProgress){(int)left, (int)s->run.candidates.n, best, fmin(best, bound), INFINITY};
 }
 
-/* True if the first remaining candidate, which a graph has bounded, should be solved at once because the plan is poor:
- * a better plan makes all other graphs smaller.  Only a few times, and not for long steps. */
-static bool solves_at_once(Search *s, const Candidate *c) {
+/* True if a candidate that a graph has bounded should be solved at once because the plan is slower than its bound by
+ * the factor `poor`: a better plan makes all other graphs smaller.  Only a few times, and not for long steps. */
+static bool solves_at_once(Search *s, const Candidate *c, double poor) {
   const int few = 3;
-  const double poor = 1.1;
   bool graph = c->bounded <= c->naxes && s->run.best != s->run.alone,
        known = graph && c->least == c->micro && !func_has_gradients(s->f);
   if (!known || s->run.early == few || search_best_time(s) < poor * c->bound) return false;
@@ -307,21 +306,33 @@ static bool solves_at_once(Search *s, const Candidate *c) {
 }
 
 /* Moves the candidate with the least bound to the front, of those that a graph has bounded and that have fewer axes
- * than the first remaining one; false if there is none, or if it is hardly better than the plan.  Its graph is far
- * smaller than that of the first one, which a better plan makes smaller as well. */
+ * than the first remaining one, or one number of micro-batches where that has a range; false if there is none, or if it
+ * is hardly better than the plan.  Its graph is far smaller than that of the first one, or stands for many graphs,
+ * which a better plan makes smaller. */
 static bool brings_forward(Search *s, size_t left) {
+  const double poor = 1.1, poor_for_range = 1.02;
   Candidate *items = s->run.candidates.items;
+  const bool range = items[left].least < items[left].micro;
   size_t best = left;
   if (items[left].bounded <= items[left].naxes) return false;
   for (size_t i = left + 1; i < s->run.candidates.n; i++) {
-    bool smaller = items[i].bounded <= items[i].naxes && items[i].naxes < items[left].naxes;
+    bool smaller = items[i].naxes < items[left].naxes || (range && items[i].least == items[i].micro);
+    smaller &= items[i].bounded <= items[i].naxes;
     if (smaller && (best == left || items[i].bound < items[best].bound)) best = i;
   }
   const Candidate first = items[best];
-  if (best == left || !solves_at_once(s, &first)) return false;
+  if (best == left || !solves_at_once(s, &first, range ? poor_for_range : poor)) return false;
   memmove(items + left + 1, items + left, sizeof *items * (best - left));
   items[left] = first;
   return true;
+}
+
+/* True if a bound of the range of micro-batches would be far below the time of each: the share of bubbles differs, or
+ * the sizes of parts do, unless one number divides the whole range. */
+static bool is_wide(const Search *s, const Candidate *c) {
+  const double much = 1.25, others = c->stages - 1;
+  if (search_divisor(s, c) == 1) return c->micro > 2 * c->least;
+  return 1 + others / c->least > much * (1 + others / c->micro);
 }
 
 /* Spends work where the bound is least.  The first remaining candidate is weighed, together with all its orders.  If
@@ -333,10 +344,10 @@ static void bound_first(Search *s, size_t left) {
   while (isfinite(search_best_time(s)) && !s->watch.expired) {
     const Candidate c = s->run.candidates.items[left];
     note_progress(s, left);
-    bool first = c.bounded > c.naxes, wide = c.micro > 2 * c.least;
+    bool first = c.bounded > c.naxes, wide = is_wide(s, &c);
     int loose = first ? c.naxes : c.bounded - 1;
     bool range = first ? wide : c.least < c.micro, orders = first || loose > 1;
-    if (filled_later(s, &c) || is_hopeless(s, c.bound) || !(range || orders) || solves_at_once(s, &c)) break;
+    if (filled_later(s, &c) || is_hopeless(s, c.bound) || !(range || orders) || solves_at_once(s, &c, 1.1)) break;
     if (brings_forward(s, left)) break;
     if (!c.weighed && (wide || func_has_gradients(s->f))) { /* without a range, a graph of one batch is solved fast */
       weigh_first(s, left);

@@ -281,6 +281,8 @@ static SolveResult planner(Module *m, const Func *f, const Rule *const *rules, c
                    .shape = shape_of(m, cost, f, rules, labels, cost_loops(m->arena, cost, f, NULL)),
                    .cost = cost,
                    .repeat = 1,
+                   .moves = cost,
+                   .moves_repeat = 1,
                    .before = 1,
                    .memory_limit = limit,
                    .table_cap = cap,
