@@ -250,7 +250,8 @@ static bool load_onnx(const ModelOptions *o, Model *model) {
                                .weights = weights,
                                .trained = o->train ? o->train->optimizer.train : NULL,
                                .rules = o->train ? o->train->rules : NULL,
-                               .facts = &model->facts};
+                               .facts = &model->facts,
+                               .sharding = &model->sharding};
   bool ok = onnx_import(&model->m, file, &options, o->diags);
   onnx_file_close(file);
   safetensors_close(weights);

@@ -506,7 +506,8 @@ static bool attempt(Module *m, OnnxFile *file, const OnnxImportOptions *options,
   if (!import_graph_order(&im)) return false;
   import_trained(&im);
   ok = import_ties(&im) && import_graph_mark_live(&im, NULL) && import_live_nodes(&im) && build_outputs(&im);
-  if (ok) import_check_sharding(&im);
+  const OnnxSharding *sharding = ok ? import_sharding(&im) : NULL;
+  if (options && options->sharding) *options->sharding = sharding;
   return ok;
 }
 

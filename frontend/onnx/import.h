@@ -21,6 +21,7 @@
 
 #include "base/tensor.h"
 #include "frontend/onnx/file.h"
+#include "frontend/onnx/sharding.h"
 #include "ir/training.h"
 
 /* Binds a symbolic dimension (a dim_param, or INPUT_dimK for an unnamed one) to a number. */
@@ -48,11 +49,12 @@ typedef struct OnnxImportOptions {
   size_t ndims;
   OnnxValue *values; /* of inputs; the import sets `bound` */
   size_t nvalues;
-  bool unknown_as_opaque;     /* unsupported operators become opaque operations instead of errors */
-  bool training;              /* one-element initializers that are parameters of layers are weights, not constants */
-  const char *trained;        /* a glob of the names that are weights instead; NULL if none */
-  const TrainingRules *rules; /* what the user says about weights; NULL if none */
-  TrainingFacts *facts;       /* receives facts about them, in the module's arena; NULL if not needed */
+  bool unknown_as_opaque;        /* unsupported operators become opaque operations instead of errors */
+  bool training;                 /* one-element initializers that are parameters of layers are weights, not constants */
+  const char *trained;           /* a glob of the names that are weights instead; NULL if none */
+  const TrainingRules *rules;    /* what the user says about weights; NULL if none */
+  TrainingFacts *facts;          /* receives facts about them, in the module's arena; NULL if not needed */
+  const OnnxSharding **sharding; /* receives the multi-device annotations, in the module's arena; NULL if not needed */
   const struct Safetensors *weights; /* has the values of weights; NULL: the file's own */
 } OnnxImportOptions;
 
