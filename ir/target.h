@@ -167,6 +167,9 @@ const Target *target_part(Arena *a, const Target *t, const char *name, int ranks
 ComputeType target_compute(const Target *t, DType type);
 double target_flops(const Target *t, DType type);
 
+/* The peak of all ranks together, in the type in use; 0 if it is not known. */
+double target_peak(const Target *t);
+
 /* The price in use. */
 static inline const TargetPrice *target_price(const Target *t) { return &t->prices[t->price]; }
 
