@@ -15,7 +15,7 @@
 #include "ir/device.h"
 #include "ir/ops.h"
 
-enum { MAX_TIERS = 4, MAX_CPU_RANKS = LIMIT_CPU_RANKS, MAX_TILES = 8, MAX_PROTOCOLS = 8, MAX_CACHES = 8 };
+enum { MAX_TIERS = 6, MAX_CPU_RANKS = LIMIT_CPU_RANKS, MAX_TILES = 8, MAX_PROTOCOLS = 8, MAX_CACHES = 8 };
 
 typedef enum ComputeType {
 #define COMPUTE(name, storage) CT_##name,
