@@ -5,7 +5,6 @@
  * driver lacks, or that a GPU does not support, leave a fact unknown.  Deliberately not read: clocks, power, use.
  */
 #include <dlfcn.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -15,7 +14,7 @@
 typedef struct nvmlDevice *Device;
 enum { OK = 0, NAME_BYTES = 96, MOST_LINKS = 36 };
 enum { REMOTE_GPU = 0, REMOTE_SWITCH = 2 };
-enum { P2P_READ = 0, P2P_WRITE = 1, P2P_OK = 0 };
+enum { P2P_READ = 0, P2P_WRITE = 1, P2P_OK = 0, SCOPE_NODE = 0 };
 typedef struct PciInfo {
   char legacy[16];
   unsigned domain, bus, device, device_id, subsystem;
@@ -39,7 +38,7 @@ typedef struct Memory {
   OPTIONAL(width, "nvmlDeviceGetMaxPcieLinkWidth", (Device, unsigned *)) \
   OPTIONAL(ancestor, "nvmlDeviceGetTopologyCommonAncestor", (Device, Device, unsigned *)) \
   OPTIONAL(peers, "nvmlDeviceGetP2PStatus", (Device, Device, unsigned, unsigned *)) \
-  OPTIONAL(node, "nvmlDeviceGetNumaNodeId", (Device, unsigned *)) \
+  OPTIONAL(nodes, "nvmlDeviceGetMemoryAffinity", (Device, unsigned, unsigned long *, unsigned)) \
   OPTIONAL(link_state, "nvmlDeviceGetNvLinkState", (Device, unsigned, unsigned *)) \
   OPTIONAL(link_version, "nvmlDeviceGetNvLinkVersion", (Device, unsigned, unsigned *)) \
   OPTIONAL(link_pci, "nvmlDeviceGetNvLinkRemotePciInfo_v2", (Device, unsigned, PciInfo *)) \
@@ -164,12 +163,12 @@ static void read_paths(Reader *r) {
     topo_found_note(r->m, "NVML: GPUs cannot access each other's memory over PCIe, and copy through the host");
 }
 
+/* Counts the NUMA nodes near GPUs. */
 static void read_nodes(Reader *r) {
-  uint64_t seen = 0;
-  unsigned node;
-  for (int i = 0; i < r->m->ngpus && r->n.node; i++)
-    if (r->n.node(r->devices[i], &node) == OK && node < 64) seen |= 1ull << node;
-  r->m->nodes = __builtin_popcountll(seen);
+  unsigned long seen = 0, near;
+  for (int i = 0; i < r->m->ngpus && r->n.nodes; i++)
+    if (r->n.nodes(r->devices[i], 1, &near, SCOPE_NODE) == OK) seen |= near;
+  r->m->nodes = __builtin_popcountl(seen);
 }
 
 static void note_memory(Reader *r) {

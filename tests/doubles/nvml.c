@@ -113,8 +113,10 @@ int nvmlDeviceGetP2PStatus(Device *a, Device *b, unsigned way, unsigned *status)
   return OK;
 }
 
-int nvmlDeviceGetNumaNodeId(Device *d, unsigned *node) {
-  *node = (unsigned)d->number / (gpus() / 2 ? gpus() / 2 : 1);
+int nvmlDeviceGetMemoryAffinity(Device *d, unsigned words, unsigned long *nodes, unsigned scope) {
+  (void)scope;
+  for (unsigned i = 0; i < words; i++) nodes[i] = 0;
+  nodes[0] = 1ul << ((unsigned)d->number / (gpus() / 2 ? gpus() / 2 : 1));
   return OK;
 }
 
