@@ -31,12 +31,18 @@ P
 tiny="-D layers=3 -D d=32 -D heads=2 -D vocab=40 -D ctx=64 -q --train cross_entropy --target cpux2 --recompute full"
 # shellcheck disable=SC2086
 expect 0 "" "$apc" "$source_dir/examples/gpt.apc" $tiny --micro-batches 2 --emit=schedule -o gpt.txt
+# shellcheck disable=SC2086
+expect 0 "" "$apc" plan "$source_dir/examples/gpt.apc" $tiny --micro-batches 2 --dim batch=4 --dim seq=10 --hours 1 --json
+cp out plan.json
 expect 0 "" "$apc" inspect -v trainer
 check "MFU" /usr/bin/python3 - <<'P'
 import csv, json, re
 def flops(text, **sizes): return eval(re.search("^  flops (.*)", text, re.M)[1].replace("div", "//"), sizes)
 gpt, mlp = open("gpt.txt").read(), open("out").read()
-for B, S in (2, 64), (4, 10): assert flops(gpt, batch=B, seq=S) == 3 * (3 * (24 * B * S * 32**2 + 4 * B * S * S * 32) + 2 * B * S * 32 * 40)
+def formula(B, S): return 3 * (3 * (24 * B * S * 32**2 + 4 * B * S * S * 32) + 2 * B * S * 32 * 40)
+for B, S in (2, 64), (4, 10): assert flops(gpt, batch=B, seq=S) == formula(B, S)
+plan = json.load(open("plan.json"))
+assert abs(plan["run"]["mfu"] * plan["run"]["peak_flops_per_s"] * plan["time_us"] * 1e-6 / formula(4, 10) - 1) < 1e-9, plan["run"]
 peak = float(re.search('^peak (.*) of "f32, the figures of the target, not measured on this machine"', mlp, re.M)[1])
 assert peak == 220e9, peak
 rows = [r for r in csv.DictReader(open("log.csv")) if r["loss"]]
@@ -205,4 +211,4 @@ assert "\r\033[Kstep 1/9  loss " in text and " samples/s  mfu " in text and " le
 assert "\nstep 4 " not in text, text'
 script -qec "TERM=dumb ./trainer --steps 9 $data" /dev/null >shown </dev/null
 check "lines" [ "$(grep -c '^step [1-9] ' shown)" -eq 9 ]
-summary 46
+summary 47

@@ -199,6 +199,11 @@ static void ranks_and_groups(void) {
   program_coordinates(&p, 3, c);
   CHECK(c[0] == 1 && c[1] == 0 && program_rank_at(&p, 1, c) == 3);
   CHECK(program_flops(&p, 0, (int64_t[]){8}) == 3 * 8 * 4 + 4 && isnan(program_flops(&p, 0, (int64_t[]){INT64_MAX})));
+  Program without = p; /* an entry that is no training step */
+  ProgramEntry entry = p.entries[0];
+  entry.flops.n = 0;
+  without.entries = &entry;
+  CHECK(isnan(program_flops(&without, 0, (int64_t[]){8})));
   ProgramMembers m = program_group_of(&p, 0, 3);
   CHECK(m.n == 2 && program_member(&m, 0) == 2 && program_member(&m, 1) == 3 && m.place == 1);
   program_close(&p);
