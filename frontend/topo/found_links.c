@@ -32,8 +32,10 @@ FoundPath topo_found_path(const char *word) {
 }
 
 FoundPath topo_found_path_of_level(int level) {
+  const int internal = 0; /* NVML_TOPOLOGY_INTERNAL */
   for (FoundPath p = FOUND_PIX; p < FOUND_PATHS; p++)
     if (paths[p].level == level) return p;
+  if (level == internal) return FOUND_PIX; /* two GPUs of one board */
   return FOUND_UNKNOWN;
 }
 
@@ -78,12 +80,14 @@ static int group_size(const FoundMachine *m, FoundPath most) {
   return size;
 }
 
-/* The most GPUs that share what is above paths up to `most`. */
+/* The most GPUs that share what is above paths up to `most`.  GPUs whose path is open are on one socket, but not below
+ * one switch. */
 static int sharers(const FoundMachine *m, FoundPath most) {
   int all = 1;
   for (int i = 0; i < m->ngpus; i++) {
     int n = 1;
-    for (int j = 0; j < m->ngpus; j++) n += i != j && m->gpus[i].path[j] && m->gpus[i].path[j] <= most;
+    for (int j = 0; j < m->ngpus; j++)
+      n += i != j && are_joined(m, i, j, most) && (most >= FOUND_NODE || m->gpus[i].path[j]);
     all = n > all ? n : all;
   }
   return all;
@@ -150,7 +154,7 @@ static double socket_rate(FoundMachine *m, double pcie) {
   if (!(rate > 0)) rate = strcmp(pcie_generation(pcie), "gen5") == 0 ? sapphire : skylake;
   rate *= gen3 / of_nccl;
   if (m->processor) topo_found_note(m, "assumed: %.4g GB/s each way between sockets, as of %s", rate, m->processor);
-  else topo_found_note(m, "assumed: %.4g GB/s each way between sockets; the file does not name the processor", rate);
+  else topo_found_note(m, "assumed: %.4g GB/s each way between sockets; the processor is not known", rate);
   return rate;
 }
 

@@ -144,7 +144,7 @@ machine "nvidia-smi:$machines/smi-dgx-h100.txt" "devices 8 H100-SXM5-80GB" "nvli
 machine "nvidia-smi:$machines/smi-p3.8xlarge.txt?gpu=V100-SXM2-16GB" "devices 4 V100" "nvlink at 100 GB/s pair 37.5 GB/s"
 machine "nvidia-smi:$machines/smi-rtx3090-x2.txt?gpu=RTX-3090-24GB" "devices 2 RTX" "nvlink at 56.25 GB/s"
 machine "nvidia-smi:$machines/smi-l40s-x8.txt?gpu=L40S-48GB" "devices 8 L40S" "link pcie-node joins 4 at 31 GB/s with pcie;" \
-  "link sockets at 3.281 GB/s with pcie;" "13.12 GB/s each way between sockets; the file does not name the processor" "2 NUMA"
+  "link sockets at 3.281 GB/s with pcie;" "13.12 GB/s each way between sockets; the processor is not known" "2 NUMA"
 machine "$machines/nccl-dgx-1.xml" "devices 2 V100-SXM2-32GB" "nvlink at 25 GB/s" "pcie gen3 at 15.75 GB/s" "not in the file"
 machine "$machines/hwloc-nvidiaDGX2.xml?gpu=V100-SXM2-32GB" "devices 16 V100" "nvlink at 150 GB/s with" "2 NUMA" "switches join"
 # The same without NVLink: 2 GPUs below a switch, 2 switches below another, 2 host bridges of a socket, 2 sockets.
@@ -159,6 +159,20 @@ card='device="0x26b9" link_speed="16 GT/s" link_width="16"'
 printf '%s\n' '<system><cpu vendor="AuthenticAMD" familyid="25" modelid="1"><pci busid="1" class="0x060400">' "<pci busid=\"2\" $card>" \
   '<gpu dev="0"/></pci></pci></cpu>' "<cpu><pci busid=\"3\" $card>" '<gpu dev="1"/></pci></cpu></system>' >two.xml
 machine two.xml "devices 2 L40S" "link sockets at 31.5 GB/s with pcie;" "as of Zen 3 or 4"
+pair() { # GPU0..: NV4 inside pairs of GPUs, NODE in a socket of four, SYS beyond
+  printf '\tGPU0\tGPU1\tGPU2\tGPU3\tGPU4\tGPU5\tGPU6\tGPU7\tCPU Affinity\n'
+  for i in 0 1 2 3 4 5 6 7; do
+    printf 'GPU%d' $i
+    for j in 0 1 2 3 4 5 6 7; do
+      if [ $i = $j ]; then printf '\tX'; elif [ $((i / 2)) = $((j / 2)) ]; then printf '\tNV4'
+      elif [ $((i / 4)) = $((j / 4)) ]; then printf '\tNODE'; else printf '\tSYS'; fi
+    done
+    printf '\t0-9\n'
+  done
+}
+pair >pairs.txt
+machine "nvidia-smi:pairs.txt?gpu=RTX-3090-24GB" "link nvlink joins 2 at 56.25 GB/s with nvlink-bridge;" \
+  "link pcie-node joins 4 at 31 GB/s with pcie-through-host;" "link sockets at 3.281 GB/s with pcie-through-host;"
 machine "nvidia-smi:hosts.txt?gpu=L40S-48GB" "link pcie-host joins 4 at 31 GB/s"
 sed 's/type="NUMANode"/& local_memory="68719476736"/' "$machines/hwloc-16em64t-4s2c2t.xml" >cores.xml
 machine cores.xml "cores 8;" "memory 68719 MB" "4 NUMA"
