@@ -85,7 +85,7 @@ int nvmlDeviceGetMemoryInfo(Device *d, Memory *m) {
 int nvmlDeviceGetMigMode(Device *d, unsigned *now, unsigned *later) {
   (void)d;
   if (!hopper()) return NOT_SUPPORTED;
-  *now = *later = is("mig");
+  *now = *later = (unsigned)is("mig");
   return OK;
 }
 
