@@ -163,7 +163,9 @@ static void close_program(const ArtifactSpec *s, const ProgramResult *r, const K
                         .producer = s->producer,
                         .device = s->legal->source.device->name,
                         .stages = (uint32_t)mesh_places(&s->legal->source.m->mesh),
-                        .n_events = r->events};
+                        .n_events = r->events,
+                        .peak = s->peak,
+                        .peak_of = s->peak_of};
   for (size_t i = 0; kernels && i < kernels->n; i++) {
     const KernelImage *k = &kernels->items[i];
     program_embed_image(r->b, k->kind, k->arch, k->bytes, program_blob_hash(k->data, k->bytes));

@@ -7,6 +7,8 @@
 typedef struct ArtifactSpec {
   const Legal *legal;                   /* with its kernels */
   const char *name, *target, *producer; /* texts of the header: model, "cpux4", "apc 0.1.0" */
+  double peak;                          /* FLOP/s of all ranks, for the header; 0: unknown */
+  const char *peak_of;                  /* its type and source */
   const char *stub;                     /* path of the prebuilt runtime (apcrt-stub) */
   const char *out;                      /* path of the artifact; NULL: compiles everything, writes nothing */
   const char *cc;                       /* C compiler; NULL: $CC, else cc */

@@ -12,6 +12,7 @@
 #include "base/tensor.h"
 #include "codegen/program_body.h"
 #include "codegen/rows/row.h"
+#include "ir/layout/flops.h"
 #include "ir/index_bound.h"
 #include "ir/legal_dot.h"
 #include "ir/schedule.h"
@@ -577,6 +578,15 @@ static void add_ports(Emitting *e, const ProgramEntrySpec *spec, ProgramEntry *r
   }
 }
 
+/* Returns the model FLOPs of a training step as pairs of a count and an expression. */
+static ProgramList flops_of_step(Emitting *e, const Func *l1) {
+  const ModelFlops x = flops_of(e->m->arena, e->m, l1);
+  uint32_t *pairs = ARENA_ARRAY(e->m->arena, uint32_t, 2 * x.n + 1);
+  for (int i = 0; i < x.n; i++)
+    pairs[2 * i] = (uint32_t)x.items[i].times, pairs[2 * i + 1] = emit_expr(e, x.items[i].each);
+  return program_list_of(e->b, 2 * (uint32_t)x.n, pairs);
+}
+
 static bool add_entry(Emitting *e, const LegalBody *list) {
   const ProgramEntrySpec *spec = list->entry;
   bool prepare = list->prepare;
@@ -586,6 +596,7 @@ static bool add_entry(Emitting *e, const LegalBody *list) {
                     .outputs = program_count_ports(e->b)};
   if (!prepare) add_ports(e, spec, &r);
   emit_find_facts(e, spec);
+  if (e->facts.trains) r.flops = flops_of_step(e, spec->l1);
   uint32_t entry = program_add_entries(e->b, &r), n = prepare ? 1 : (uint32_t)mesh_micro_batches(&e->m->mesh);
   for (int place = 0; place < mesh_places(&e->m->mesh); place++)
     if (!emit_bodies(e, list, place, entry, n)) return false;

@@ -169,12 +169,23 @@ static bool stage_kernels(Build *b) {
 
 static bool stage_program(Build *b) { return codegen_program_of(b->legal, &b->program, b->options.model.diags); }
 
+/* Returns the type of the target's peak and its source, which a program prints beside utilisation. */
+static const char *source_of_peak(const DriverOptions *o) {
+  const Target *t = o->target;
+  const char *source = t->measured                     ? "measured by apc calibrate"
+                       : t->device->kind == DEVICE_cpu ? "the figures of the target, not measured on this machine"
+                                                       : arena_printf(o->model.arena, "the peak of %s", t->part);
+  return arena_printf(o->model.arena, "%s, %s", compute_name(t->compute), source);
+}
+
 ArtifactSpec driver_artifact_spec(const Build *b) {
   const DriverOptions *o = &b->options;
   return (ArtifactSpec){.legal = b->legal,
                         .name = b->model.name,
                         .target = o->target->name,
                         .producer = o->producer,
+                        .peak = target_peak(o->target),
+                        .peak_of = source_of_peak(o),
                         .stub = o->stub,
                         .out = o->out,
                         .arch = o->target->arch,

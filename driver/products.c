@@ -1,6 +1,8 @@
 /* driver/products.c - see products.h. */
 #include "driver/products.h"
 
+#include "driver/micro_batch.h"
+#include "ir/layout/flops.h"
 #include "passes/cost/loops.h"
 #include "passes/plan/recompute.h"
 
@@ -47,4 +49,12 @@ double driver_products(const Build *b) {
   module_set_mesh(m, &before);
   arena_free(a);
   return products;
+}
+
+double driver_model_flops(const Build *b) {
+  Arena *a = arena_new();
+  const ModelFlops x = flops_of(a, b->model.m, b->l1);
+  const double flops = flops_at(&x, planned_sizes(b));
+  arena_free(a);
+  return flops;
 }

@@ -1,4 +1,5 @@
-/* driver/products.h - the arithmetic that utilisation is based on. */
+/* driver/products.h - the arithmetic that utilisation is based on: that of the model, as MFU counts it, and that of a
+ * plan, with recomputation. */
 #ifndef APC_DRIVER_PRODUCTS_H
 #define APC_DRIVER_PRODUCTS_H
 
@@ -8,5 +9,8 @@
  * recompute.  Counted as in published figures: a recomputed layer counts as a whole, and the gradients of attention as
  * two of its forward passes. */
 double driver_products(const Build *b);
+
+/* Returns the model FLOPs of a step (ir/layout/flops.h) at the planned sizes; NaN if a size has no value. */
+double driver_model_flops(const Build *b);
 
 #endif

@@ -37,6 +37,16 @@ int loops_reads_in(const Loops *l, const Func *f, size_t op) {
   return o->kind == OP_leave ? l->of[f->values.items[o->in[0]].op] : l->of[op];
 }
 
+const Expr *loops_rounds(Module *m, const Func *f, const Loop *l) {
+  const Op *op = &f->ops.items[l->begin], *count = op_of(f, op->in[0]);
+  const Expr *trips = op_expr(op, AT_trips);
+  if (trips || f->ops.items[l->repeat].nin > 1) return trips;
+  if (count->kind == OP_size) return op_expr(count, AT_expr);
+  if (count->kind != OP_const) return NULL;
+  const Attr *ints = op_attr(count, AT_ints);
+  return ex_const(m, ints ? ints->u.ints[0] : (int64_t)op_float(count, AT_value, 1));
+}
+
 bool loops_within(const Loops *l, int inner, int outer) {
   while (inner >= 0 && inner != outer) inner = l->items[inner].parent;
   return inner == outer;

@@ -34,6 +34,10 @@ Loops loops_of(Arena *arena, const Func *f);
 
 /* The loop in which operation `op` reads its operands: outside for loop and carry, inside for leave. */
 int loops_reads_in(const Loops *l, const Func *f, size_t op);
+/* How often the body of a loop runs in one run of what is around it, as plans count: its bound `trips`; without a bound
+ * and without a condition its count, if that is a constant or a size; NULL if this is not known. */
+const Expr *loops_rounds(Module *m, const Func *f, const Loop *l);
+
 /* True if loop `inner` is `outer` or inside it; -1 is the function itself. */
 bool loops_within(const Loops *l, int inner, int outer);
 /* The outermost loop around operations of loop `inner` that does not contain those of loop `outer`; -1 if `inner` is

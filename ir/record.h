@@ -26,7 +26,8 @@ struct LocalPart;
 struct LocalAttrs;
 struct Eval;
 struct OpPart;
-struct Product;
+struct ProductFactors;
+struct Rule;
 struct Gradient;
 
 /* ir/infer.h, ir/layout/rule_make.h, ir/layout/local.h, ir/run/eval.h, ir/layout/count.h and ir/gradient.h describe the
@@ -36,7 +37,7 @@ typedef void RuleFn(const struct RuleMaking *);
 typedef void HaloFn(const HaloNeed *need, const Expr **lo, const Expr **hi);
 typedef void LocalFn(const struct LocalPart *, struct LocalAttrs *out);
 typedef bool EvalFn(struct Eval *);
-typedef int ProductsFn(const struct OpPart *, struct Product *out); /* room for MAX_PRODUCTS */
+typedef int ProductsFn(const Op *op, const struct Rule *r, struct ProductFactors *out); /* room for MAX_PRODUCTS */
 typedef double CountFn(const struct OpPart *);
 /* The number n of valid indices, 0 ... n - 1; NULL if any index is allowed. */
 typedef const Expr *PlacesFn(Module *m, const Func *f, const Op *op);

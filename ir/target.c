@@ -99,3 +99,9 @@ ComputeType target_compute(const Target *t, DType type) {
 const Target *target_of_rank(const Target *t, int rank) { return t->nkinds ? t->kinds[t->kind_of[rank]] : t; }
 
 double target_flops(const Target *t, DType type) { return t->flops[target_compute(t, type)]; }
+
+double target_peak(const Target *t) {
+  double sum = 0;
+  for (int r = 0; r < t->ranks; r++) sum += target_flops(target_of_rank(t, r), compute_storage(t->compute));
+  return sum > 0 ? sum : 0;
+}

@@ -15,7 +15,7 @@
 #include "ir/device.h"
 #include "ir/ops.h"
 
-enum { MAX_TIERS = 4, MAX_CPU_RANKS = LIMIT_CPU_RANKS, MAX_TILES = 8, MAX_PROTOCOLS = 8, MAX_CACHES = 8 };
+enum { MAX_TIERS = 6, MAX_CPU_RANKS = LIMIT_CPU_RANKS, MAX_TILES = 8, MAX_PROTOCOLS = 8, MAX_CACHES = 8 };
 
 typedef enum ComputeType {
 #define COMPUTE(name, storage) CT_##name,
@@ -166,6 +166,9 @@ const Target *target_part(Arena *a, const Target *t, const char *name, int ranks
  * slowest type that has one. */
 ComputeType target_compute(const Target *t, DType type);
 double target_flops(const Target *t, DType type);
+
+/* The peak of all ranks together, in the type in use; 0 if it is not known. */
+double target_peak(const Target *t);
 
 /* The price in use. */
 static inline const TargetPrice *target_price(const Target *t) { return &t->prices[t->price]; }

@@ -214,6 +214,8 @@ RtStatus program_builder_finish(ProgramBuilder *b, const ProgramFacts *facts, vo
   h.stages = facts->stages;
   h.device = program_string(b, facts->device ? facts->device : "cpu");
   h.n_events = facts->n_events;
+  h.peak = facts->peak;
+  h.peak_of = program_string(b, facts->peak_of ? facts->peak_of : "");
   h.table_bytes = lay_out(b, &h);
   h.image_bytes = place_blobs(b, h.table_bytes);
   unsigned char *image = must_have(calloc(1, h.table_bytes), "building a program");

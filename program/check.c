@@ -4,6 +4,7 @@
  * have the operands their row requires; or RT_BAD_INPUT naming the first fault.  Time is linear in the image, whatever
  * the number of ranks, which is bounded.  Sizes are checked later, when they are known (runtime/exec/bind.c).
  */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -152,6 +153,7 @@ static bool check_blobs(Check *c) {
   }
   NEED(text_ok(c, h->name) && text_ok(c, h->target) && text_ok(c, h->producer) && text_ok(c, h->device), "header", 0,
        "a text");
+  NEED(h->peak >= 0 && h->peak < INFINITY && text_ok(c, h->peak_of) && h->zero == 0, "header", 0, "the peak");
   return true;
 }
 
@@ -392,6 +394,14 @@ static bool check_ports(Check *c) {
   return true;
 }
 
+/* Pairs of a count and an expression of sizes. */
+static bool flops_ok(const Check *c, ProgramList l) {
+  bool ok = l.n % 2 == 0 && list_ok(c, l);
+  for (uint32_t i = 1; i < l.n && ok; i += 2)
+    ok = exprs_ok(c, (ProgramList){l.first + i, 1}, 1, PROGRAM_USES_PLACE | PROGRAM_USES_MICRO_BATCH);
+  return ok;
+}
+
 static bool check_entries(Check *c) {
   const Program *p = c->p;
   uint32_t port = 0;
@@ -404,6 +414,7 @@ static bool check_entries(Check *c) {
     NEED(e->outputs == port && e->n_outputs <= p->n_ports - port, "entries", i, "the outputs");
     port += e->n_outputs;
     NEED(e->prepare == 0 || (e->prepare == 1 && !prepare && e->n_inputs + e->n_outputs == 0), "entries", i, "the flag");
+    NEED(flops_ok(c, e->flops), "entries", i, "the model FLOPs");
     prepare |= e->prepare == 1;
   }
   return true;

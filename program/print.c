@@ -246,11 +246,23 @@ static void print_ports(const Program *p, Text *t, const char *word, uint32_t fi
   }
 }
 
+/* Prints "flops 12 * (2*batch*seq) + 2 * (16*batch)". */
+static void print_flops(const Program *p, Text *t, ProgramList l) {
+  if (l.n) text_add(t, "  flops");
+  for (uint32_t i = 0; i < l.n; i += 2) {
+    text_printf(t, "%s %u * (", i ? " +" : "", program_list(p, l)[i]);
+    print_expr(p, t, program_list(p, l)[i + 1]);
+    text_add(t, ")");
+  }
+  if (l.n) text_add(t, "\n");
+}
+
 static void print_entry(const Program *p, Text *t, uint32_t i) {
   const ProgramEntry *e = &p->entries[i];
   text_printf(t, "entry %s%s\n", program_text(p, e->name), e->prepare ? " prepare" : "");
   print_ports(p, t, "input", e->inputs, e->n_inputs);
   print_ports(p, t, "output", e->outputs, e->n_outputs);
+  print_flops(p, t, e->flops);
   for (uint32_t stage = 0; stage < p->stages; stage++) {
     const ProgramSchedule *s = &p->schedules[i * p->stages + stage];
     text_printf(t, "  stage %u:", stage);
@@ -265,6 +277,13 @@ void program_print(const Program *p, Text *t) {
   text_printf(t, "program %d ", PROGRAM_VERSION);
   text_quoted(t, program_text(p, p->header->name));
   text_printf(t, " for %s\n", program_text(p, p->header->target));
+  if (p->header->peak > 0) {
+    text_add(t, "peak ");
+    text_double(t, p->header->peak);
+    text_add(t, " of ");
+    text_quoted(t, program_text(p, p->header->peak_of));
+    text_add(t, "\n");
+  }
   print_mesh(p, t);
   for (uint32_t i = 0; i < p->n_groups; i++) {
     text_printf(t, "group %u ", i);

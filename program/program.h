@@ -70,7 +70,7 @@
 #define PROGRAM_NONE UINT32_MAX
 
 enum {
-  PROGRAM_VERSION = 14,
+  PROGRAM_VERSION = 15,
   PROGRAM_PAGE = 4096,  /* alignment of embedded ranges in the image */
   PROGRAM_ALIGN = 64,   /* alignment of buffers and of their slots */
   PROGRAM_MAX_RANK = 8, /* dimensions of a tensor */
@@ -275,6 +275,8 @@ typedef struct ProgramEntry {
   uint32_t prepare;          /* 1: runs once after loading, requests cannot name it; no ports */
   uint32_t inputs, n_inputs; /* ports[inputs .. ) */
   uint32_t outputs, n_outputs;
+  ProgramList flops; /* model FLOPs of a training step (ir/layout/flops.h), a sum of terms: pairs of a count and an
+                        expression without coordinates; empty: unknown */
 } ProgramEntry;
 
 typedef struct ProgramSchedule {
@@ -339,6 +341,9 @@ typedef struct ProgramHeader {
   uint32_t stages;      /* at least 1 */
   uint32_t n_events;    /* events are numbers below this */
   uint32_t device;      /* text: the kind of its devices, "cpu" (runtime/device/devices.def) */
+  double peak;          /* FLOP/s of all ranks for the type that the model computes in; 0: unknown */
+  uint32_t peak_of;     /* text: the type and the source of the peak, for people */
+  uint32_t zero;
   ProgramSection sections[PS_COUNT];
 } ProgramHeader;
 
@@ -450,6 +455,8 @@ int64_t program_default_size(const ProgramSymbol *s);
 int64_t program_least_size(const ProgramSymbol *s);
 /* Computes one expression without coordinates under bound symbols. */
 RtStatus program_value(const Program *p, uint32_t expr, const int64_t *symbols, int64_t *out, RtError *error);
+/* Returns the model FLOPs of an entry under bound symbols; NaN if they are unknown or a size has no value. */
+double program_flops(const Program *p, uint32_t entry, const int64_t *symbols);
 /* Computes the shape of a port under bound symbols. */
 RtStatus program_port_shape(const Program *p, uint32_t port, const int64_t *symbols, ProgramShape *out, RtError *error);
 

@@ -1,5 +1,6 @@
 /* program/size.c - evaluating a Program's expressions and binding its symbols.  See program.h. */
 #include <inttypes.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -296,6 +297,20 @@ RtStatus program_value(const Program *p, uint32_t expr, const int64_t *symbols, 
   *out = status ? 0 : values[expr];
   free(values);
   return status;
+}
+
+double program_flops(const Program *p, uint32_t entry, const int64_t *symbols) {
+  const ProgramList l = p->entries[entry].flops;
+  const int64_t coordinates[PROGRAM_MAX_AXES] = {0};
+  int64_t *values = l.n ? malloc(sizeof *values * (p->n_exprs + 1u)) : NULL;
+  double sum = NAN;
+  if (values && program_eval(p, symbols, coordinates, values, NULL) == RT_OK) {
+    sum = 0;
+    for (uint32_t i = 0; i < l.n; i += 2)
+      sum += (double)program_list(p, l)[i] * (double)values[program_list(p, l)[i + 1]];
+  }
+  free(values);
+  return sum;
 }
 
 RtStatus program_port_shape(const Program *p, uint32_t port, const int64_t *symbols, ProgramShape *out,

@@ -477,8 +477,8 @@ static void print_cpu(Calibrate *c, const CpuFigures *f, double ranks) {
   Text *o = &c->blocks;
   const Target *was = topo_target_find(c->t->diags, c->arena, "cpu");
   const double double_share = was->flops[CT_f64] / was->flops[CT_f32];
-  text_printf(o, "cpu measured {\n  cores %.0f;\n  memory %.4g GB at %.4g GB/s;\n", f->threads, was->memory_bytes / 1e9,
-              f->moved[f->levels - 1] / 1e9);
+  text_printf(o, "cpu measured {\n  cores %.0f;\n  memory %.4g GB at %.4g GB/s;\n", f->threads,
+              c->target->memory_bytes * c->target->ranks / 1e9, f->moved[f->levels - 1] / 1e9);
   text_printf(o, "  request %.4g us ranks %.4g us;\n  launch %.4g ns;\n  peak f32 %.4g GFLOPS;\n", f->request * 1e6,
               ranks * 1e6, f->launch * 1e9, f->rate / 1e9);
   text_printf(o, "  peak f64 %.4g GFLOPS;\n  kernels cpu-measured;\n", f->rate * double_share / 1e9);
@@ -563,7 +563,7 @@ bool calibrate_cpu(Calibrate *c) {
   print_kernels(&c->blocks, &f);
   print_cpu(c, &f, several ? fmax(0, probes[n - 2].times.request - f.request - f.launch) / several : 0);
   if (several && !calibrate_comm(c, &probes[n - 1].times, "ranks-measured", &link)) return false;
-  text_add(&c->blocks, "machine cpu {\n  devices 1 measured;\n");
+  text_printf(&c->blocks, "machine %s {\n  devices 1 measured;\n", c->target->machine);
   if (several) text_printf(&c->blocks, "  link shared-memory at %.4g GB/s with ranks-measured;\n", link / 1e9);
   else
     text_printf(&c->blocks,

@@ -146,6 +146,7 @@ static void write_statement(Rewrite *r, Text *o, const char *line) {
   const bool kernels = strcmp(r->kind, "kernels") == 0, gpu = strcmp(r->kind, "gpu") == 0;
   size_t n = strlen(line) - 1; /* without the semicolon */
   if (kernels && (is_measured_type(r, line) || begins(line, "  bandwidth "))) return;
+  if (r->link > 0 && begins(line, "  note \"assumed: ") && !strstr(line, "network")) return;
   if (gpu && begins(line, "  launch ")) text_printf(o, "  launch %.4g us;\n", r->f->launch * 1e6);
   else if (gpu && begins(line, "  host ")) text_printf(o, "  host %.4g us;\n", r->f->host * 1e6);
   else if (gpu && begins(line, "  kernels ")) text_printf(o, "%.*s-measured;\n", (int)n, line);

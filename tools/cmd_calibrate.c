@@ -33,9 +33,10 @@ static bool check_out(Tool *t, const char *path) {
 
 static bool check_cpu(Tool *t, const Target *g) {
   int cores = session_threads_per_rank(1);
-  if (strcmp(g->machine, "cpu") != 0)
+  if (strcmp(g->machine, "cpu") != 0 && strcmp(g->machine, "local") != 0)
     return diag_error(t->diags, DIAG_calibrate, (Loc){0},
-                      "%s is another machine: `apc calibrate` measures this one, as cpu or cpuxN", g->name);
+                      "%s is another machine: `apc calibrate` measures this one, as cpu, cpuxN, local or localxN",
+                      g->name);
   return g->ranks <= cores ||
          diag_error(t->diags, DIAG_calibrate, (Loc){0},
                     "%s has %d ranks, but this machine has %d core%s: ranks that share a core cannot be measured",

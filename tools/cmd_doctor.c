@@ -97,7 +97,7 @@ static const Library libraries[] = {
      {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so", NULL}},
     {"hwloc", "the target local", "libhwloc15", "hwloc_get_api_version", V_HWLOC, {"libhwloc.so.15", NULL}},
     {"NVML",
-     "names of GPUs",
+     "the target local, and names of GPUs",
      "libnvidia-ml1 (non-free)",
      "nvmlSystemGetNVMLVersion",
      V_NVML,

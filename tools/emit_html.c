@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/json_text.h"
+#include "driver/products.h"
 #include "tools/command_line.h"
 #include "tools/html_page.h"
 #include "tools/plan_goal.h"
@@ -121,8 +122,8 @@ static json_t *facts_json(const HtmlPage *p) {
   const Plan *plan = b->plan;
   const Target *g = b->options.target;
   const char *unit, *hints = model_hints_text(a, &b->model);
-  const double seconds = tool_step_seconds(b), each = tool_seen_in_step(b, &unit),
-               peak = target_flops(g, compute_storage(g->compute)) * g->ranks, usd = tool_usd_per_hour(b);
+  const double seconds = tool_step_seconds(b), each = tool_seen_in_step(b, &unit), peak = target_peak(g),
+               usd = tool_usd_per_hour(b);
   json_t *o = json_object();
   const PlanAlternative own = plan_as_alternative(a, plan);
   json_object_set_new(o, "model", html_text(p, b->model.path));
@@ -135,7 +136,7 @@ static json_t *facts_json(const HtmlPage *p) {
   json_object_set_new(o, "time", json_string(show_seconds(a, plan->price.time.total)));
   json_object_set_new(o, "rate", json_string(arena_printf(a, "%s %s/s", show_scaled(a, each / seconds, ""), unit)));
   json_object_set_new(o, "model FLOP utilisation",
-                      json_string(arena_printf(a, "%.1f %%", 100 * plan->flops / seconds / peak)));
+                      json_string(arena_printf(a, "%.1f %%", 100 * driver_model_flops(b) / seconds / peak)));
   json_object_set_new(o, "memory per rank",
                       json_string(arena_printf(a, "%s of %s", show_bytes(a, plan_memory(plan)->total),
                                                show_bytes(a, plan_memory_limit(g, b->options.plan.memory_limit)))));

@@ -114,7 +114,7 @@ static void show_energy(const Tool *t, const Target *g, const RunFigures *r) {
 
 json_t *tool_energy_json(const Build *b) {
   const Target *g = b->options.target;
-  const double seconds = tool_step_seconds(b), peak = target_flops(g, compute_storage(g->compute)) * g->ranks;
+  const double seconds = tool_step_seconds(b), peak = target_peak(g);
   const char *unit;
   if (isnan(g->power)) return json_null();
   const EnergyFigures e = tool_energy(b);
@@ -144,7 +144,8 @@ RunFigures tool_run_figures(const Tool *t, const Build *b) {
   r.machines = (n * g->ranks + g->per_machine - 1) / g->per_machine;
   r.flops = p->flops / seconds;
   r.products = driver_products(b) / seconds;
-  r.peak = target_flops(g, compute_storage(g->compute)) * g->ranks * n;
+  r.peak = target_peak(g) * n;
+  r.mfu = driver_model_flops(b) / seconds / r.peak;
   r.usd = tool_usd_per_hour(b) * r.hours;
   r.usd_million = r.seen > 0 ? r.usd / r.seen * 1e6 : NAN;
   r.energy = energy_of(b, seconds * n);
@@ -156,9 +157,9 @@ RunFigures tool_run_figures(const Tool *t, const Build *b) {
 
 static void show_utilisation(const Tool *t, const RunFigures *r) {
   Arena *a = t->arena;
-  printf("  %s of %s, %.0f %%; products alone, with recompute, %s, %.0f %%", show_scaled(a, r->flops, "FLOP/s"),
-         show_scaled(a, r->peak, "FLOP/s"), 100 * r->flops / r->peak, show_scaled(a, r->products, "FLOP/s"),
-         100 * r->products / r->peak);
+  printf("  %s of %s, %.0f %%; products alone, with recompute, %s, %.0f %%; MFU %.0f %%",
+         show_scaled(a, r->flops, "FLOP/s"), show_scaled(a, r->peak, "FLOP/s"), 100 * r->flops / r->peak,
+         show_scaled(a, r->products, "FLOP/s"), 100 * r->products / r->peak, 100 * r->mfu);
 }
 
 void tool_run_show(const Tool *t, const Target *g, const RunFigures *r) {
@@ -180,11 +181,12 @@ void tool_run_show(const Tool *t, const Target *g, const RunFigures *r) {
 }
 
 json_t *tool_run_json(const RunFigures *r) {
-  return json_pack("{s:s, s:f, s:f, s:f, s:f, s:i, s:f, s:o, s:o, s:f, s:o, s:o, s:o, s:o, s:o, s:o}", "unit", r->unit,
-                   "per_step", r->each, "seen", r->seen, "steps", r->steps, "hours", r->hours, "machines", r->machines,
-                   "flops_per_s", r->flops, "peak_flops_per_s", tool_json_real(r->peak), "utilisation",
+  return json_pack("{s:s, s:f, s:f, s:f, s:f, s:i, s:f, s:o, s:o, s:f, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "unit",
+                   r->unit, "per_step", r->each, "seen", r->seen, "steps", r->steps, "hours", r->hours, "machines",
+                   r->machines, "flops_per_s", r->flops, "peak_flops_per_s", tool_json_real(r->peak), "utilisation",
                    tool_json_real(r->flops / r->peak), "products_flops_per_s", r->products, "utilisation_of_products",
-                   tool_json_real(r->products / r->peak), "usd", tool_json_real(r->usd), "usd_per_million",
-                   tool_json_real(r->usd_million), "kwh", tool_json_real(r->joules / 3.6e6), "kwh_per_million",
-                   tool_json_real(r->joules_million / 3.6e6), "kwh_at_most", tool_json_real(r->joules_most / 3.6e6));
+                   tool_json_real(r->products / r->peak), "mfu", tool_json_real(r->mfu), "usd", tool_json_real(r->usd),
+                   "usd_per_million", tool_json_real(r->usd_million), "kwh", tool_json_real(r->joules / 3.6e6),
+                   "kwh_per_million", tool_json_real(r->joules_million / 3.6e6), "kwh_at_most",
+                   tool_json_real(r->joules_most / 3.6e6));
 }

@@ -22,6 +22,7 @@ typedef struct RunFigures {
   int machines;
   double flops, peak;      /* FLOP/s of all devices: achieved by the plan, and possible */
   double products;         /* achieved by products alone, with recompute */
+  double mfu;              /* model FLOPs per second, as a share of `peak` (ir/layout/flops.h) */
   double usd, usd_million; /* of the run; per million tokens or samples */
   EnergyFigures energy;
   double joules, joules_million; /* of the run; per million */

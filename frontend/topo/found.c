@@ -70,6 +70,30 @@ FoundGpu *topo_found_gpu(FoundMachine *m) {
   return g;
 }
 
+bool topo_found_connect(FoundMachine *m, const FoundLink *links, int n) {
+  for (int i = 0; i < n; i++) {
+    const FoundLink *l = &links[i];
+    int to = 0;
+    while (to < m->ngpus && !(m->gpus[to].bus && strcmp(m->gpus[to].bus, l->target) == 0)) to++;
+    if (to < m->ngpus) m->gpus[l->gpu].direct[to] += l->count, m->gpus[l->gpu].joined[to] = true;
+    else if (!l->to_gpu) m->gpus[l->gpu].switched += l->count;
+    else topo_found_note(m, "left out: NVLink to a GPU that is not in the file");
+  }
+  for (int i = 0; i < m->ngpus; i++)
+    for (int j = 0; j < m->ngpus; j++) {
+      if (m->gpus[i].direct[j] != m->gpus[j].direct[i] || m->gpus[i].direct[i])
+        return topo_found_error(m, "the GPUs %d and %d disagree about their links", m->gpus[i].number,
+                                m->gpus[j].number);
+      if (i != j && m->gpus[i].switched && m->gpus[j].switched) m->gpus[i].joined[j] = true;
+    }
+  return true;
+}
+
+double topo_found_lanes(double speed, int width) {
+  if (!(speed >= 2) || !(speed <= 256) || width < 1 || width > 32) return 0;
+  return speed * width / 8 * (speed > 6 ? 128.0 / 130 : 0.8); /* 8 of 10 bits are data up to 5 GT/s, 128 of 130 above */
+}
+
 bool topo_found_unknown(FoundMachine *m, const char *gpu) {
   Text list = {.arena = m->arena};
   for (int i = 0; i < KINDS; i++) text_printf(&list, "%s%s", i ? ", " : "", kinds[i].part);

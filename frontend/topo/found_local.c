@@ -1,9 +1,14 @@
-/* frontend/topo/found_local.c - describes this machine: libhwloc, loaded when it is needed, writes what it finds as
- * XML, which found_xml.c reads as it reads files.  hwloc gives NVLink only with its plugin of NVML; `nvidia-smi topo
- * -m` always has it. */
+/* frontend/topo/found_local.c - describes this machine.
+ *
+ * If NVML is there and has GPUs, it gives all facts about them (found_nvml.c), and Linux gives processor and memory.
+ * Otherwise libhwloc, loaded when it is needed, writes what it finds as XML, which found_xml.c reads as it reads files;
+ * it gives NVLink only with its plugin of NVML.
+ */
 #include <dlfcn.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "frontend/topo/found.h"
 
@@ -29,7 +34,21 @@ static bool load(Hwloc *h) {
          symbol(l, "hwloc_free_xmlbuffer", &h->free_xmlbuffer) && symbol(l, "hwloc_topology_destroy", &h->destroy);
 }
 
-bool topo_found_local(FoundMachine *m) {
+/* Reads the first processor of /proc/cpuinfo. */
+static void read_processor(FoundMachine *m) {
+  char line[512], vendor[64] = "";
+  int family = -1, model = -1;
+  FILE *f = fopen("/proc/cpuinfo", "r");
+  while (f && model < 0 && fgets(line, sizeof line, f)) {
+    sscanf(line, "vendor_id : %63s", vendor);
+    sscanf(line, "cpu family : %d", &family);
+    sscanf(line, "model : %d", &model);
+  }
+  if (f) fclose(f);
+  topo_found_processor(m, vendor, family, model);
+}
+
+static bool read_hwloc(FoundMachine *m) {
   Hwloc h;
   void *topology;
   char *xml;
@@ -46,4 +65,13 @@ bool topo_found_local(FoundMachine *m) {
   if (ok) ok = topo_found_xml(m, xml, strlen(xml)), h.free_xmlbuffer(topology, xml);
   h.destroy(topology);
   return ok;
+}
+
+bool topo_found_local(FoundMachine *m) {
+  bool found;
+  if (!topo_found_nvml(m, &found)) return false;
+  if (!found) return read_hwloc(m);
+  m->memory = (double)sysconf(_SC_PHYS_PAGES) * (double)sysconf(_SC_PAGESIZE);
+  read_processor(m);
+  return true;
 }

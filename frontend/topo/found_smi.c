@@ -58,15 +58,13 @@ static bool read_header(FoundMachine *m, const Words *w) {
   return true;
 }
 
-/* Reads a cell into `links`; false if it is none. */
-static bool read_cell(const char *cell, int *links) {
-  static const char *const paths[] = {"X", "PIX", "PXB", "PHB", "NODE", "SYS", "SOC"};
+/* Reads a cell into `links` or `path`; false if it is none. */
+static bool read_cell(const char *cell, int *links, FoundPath *path) {
   *links = 0;
   if (strncmp(cell, "NV", 2) == 0 && cell[2] && strspn(cell + 2, "0123456789") == strlen(cell + 2) && strlen(cell) < 5)
     return (*links = atoi(cell + 2)) > 0;
-  for (size_t i = 0; i < sizeof paths / sizeof *paths; i++)
-    if (strcmp(cell, paths[i]) == 0) return true;
-  return false;
+  *path = topo_found_path(cell);
+  return *path || strcmp(cell, "X") == 0;
 }
 
 static bool read_row(FoundMachine *m, int row, const Words *w) {
@@ -74,7 +72,7 @@ static bool read_row(FoundMachine *m, int row, const Words *w) {
   if (w->n < 1 + m->ngpus) return topo_found_error(m, "the row of GPU%d ends early", row);
   for (int i = 0; i < m->ngpus; i++) {
     const char *cell = w->at[1 + i];
-    if (!read_cell(cell, &g->direct[i]) || (strcmp(cell, "X") == 0) != (i == row))
+    if (!read_cell(cell, &g->direct[i], &g->path[i]) || (strcmp(cell, "X") == 0) != (i == row))
       return topo_found_error(m, "GPU%d to GPU%d: '%s' is not a connection", row, i, text_shown(m->arena, cell));
     g->joined[i] = g->direct[i] > 0;
   }

@@ -1,8 +1,6 @@
 /* frontend/topo/found_text.c - writes the facts about a machine as text of the target language; see found.h.
  *
- * GPUs that NVLink joins, directly or through others, are an island.  If all GPUs are one island, or islands are equal
- * and have consecutive GPUs, NVLink is the inner link; PCIe joins what NVLink does not.  The rate of a GPU is that of
- * its links together, `pair` the mean over the pairs of an island without switches.
+ * found_links.c writes the links between GPUs.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -27,82 +25,8 @@ static void sort_gpus(FoundMachine *m) {
     for (int j = 0; j < m->ngpus; j++) {
       m->gpus[i].direct[j] = old[from[i]].direct[from[j]];
       m->gpus[i].joined[j] = old[from[i]].joined[from[j]];
+      m->gpus[i].path[j] = old[from[i]].path[from[j]];
     }
-}
-
-/* The size of equal islands of consecutive GPUs; 1 if there is no NVLink, 0 if islands differ. */
-static int island_size(const FoundMachine *m) {
-  int island[FOUND_GPUS], size = 0;
-  for (int i = 0; i < m->ngpus; i++) island[i] = i;
-  for (int again = 0; again < m->ngpus; again++)
-    for (int i = 0; i < m->ngpus; i++)
-      for (int j = 0; j < m->ngpus; j++)
-        if ((m->gpus[i].joined[j] || m->gpus[j].joined[i]) && island[j] < island[i]) island[i] = island[j];
-  while (size < m->ngpus && island[size] == 0) size++;
-  for (int i = 0; i < m->ngpus; i++)
-    if (m->ngpus % size || island[i] != i / size * size) return 0;
-  return size;
-}
-
-static int links_of(const FoundMachine *m, int i) {
-  int sum = m->gpus[i].switched;
-  for (int j = 0; j < m->ngpus; j++) sum += m->gpus[i].direct[j];
-  return sum;
-}
-
-static void print_nvlink(FoundMachine *m, Text *out, int size) {
-  int fewest = links_of(m, 0), most = fewest, sum = 0;
-  bool switched = m->gpus[0].switched > 0;
-  for (int i = 0; i < m->ngpus; i++) {
-    int n = links_of(m, i);
-    fewest = n < fewest ? n : fewest, most = n > most ? n : most, sum += n;
-  }
-  const FoundKind *k = m->gpus[0].kind;
-  if (fewest < most) topo_found_note(m, "assumed: %d links of NVLink for every GPU; some have %d", fewest, most);
-  double rate = fewest * k->link_rate, pair = (double)sum / m->ngpus / (size - 1) * k->link_rate;
-  text_printf(out, "  link nvlink");
-  if (size < m->ngpus) text_printf(out, " joins %d", size);
-  text_printf(out, " at %g GB/s", rate);
-  if (!switched && pair < rate) {
-    text_printf(out, " pair %.4g GB/s", pair);
-    topo_found_note(m, "pair: the mean over every two GPUs that NVLink joins directly or through others");
-  }
-  text_printf(out, " with %s;\n", k->protocols);
-  topo_found_note(m, "assumed: %g GB/s each way of a link of NVLink, as of a %s; %s", k->link_rate, k->part,
-                  switched ? "switches join the GPUs" : "links join pairs of GPUs");
-}
-
-/* The lowest rate of PCIe; that of the kind of GPU where the file has none. */
-static double pcie_of(FoundMachine *m) {
-  double rate = INFINITY;
-  bool assumed = false;
-  for (int i = 0; i < m->ngpus; i++) {
-    const FoundGpu *g = &m->gpus[i];
-    assumed |= !(g->pcie > 0);
-    rate = fmin(rate, g->pcie > 0 ? g->pcie : g->kind->pcie_rate);
-  }
-  if (assumed) topo_found_note(m, "assumed: PCIe %s x16, the file does not say", m->gpus[0].kind->pcie);
-  return rate;
-}
-
-static void print_links(FoundMachine *m, Text *out) {
-  int size = island_size(m);
-  double pcie = pcie_of(m);
-  const FoundKind *k = m->gpus[0].kind;
-  bool has_rate = k->link_rate > 0;
-  if (!has_rate && size != 1) {
-    topo_found_note(m, "left out: NVLink, which a %s is not known to have", k->part);
-    size = 1;
-  }
-  if (!m->has_nvlink && has_rate) topo_found_note(m, "hwloc gives no NVLink here (it needs NVML): PCIe joins the GPUs");
-  if (size == 0)
-    topo_found_note(m, "NVLink joins groups of GPUs that differ or are not consecutive: left out, PCIe joins the GPUs");
-  if (size > 1 && has_rate) print_nvlink(m, out, size);
-  if (size != m->ngpus) {
-    text_printf(out, "  link pcie at %.4g GB/s with %s;\n", pcie, k->peer);
-    if (m->nodes > 1) topo_found_note(m, "assumed: links between processors are no slower than PCIe");
-  }
-  text_printf(out, "  pcie %s at %.4g GB/s;\n", pcie < 17 ? "gen3" : pcie < 33 ? "gen4" : "gen5", pcie);
 }
 
 static void print_network(FoundMachine *m, Text *out) {
@@ -157,8 +81,8 @@ const char *topo_found_print(FoundMachine *m, const char *name) {
   if (m->ngpus) {
     text_printf(&out, "machine %s {\n", name);
     print_devices(m, &out);
-    if (m->ngpus > 1) print_links(m, &out);
-    else text_printf(&out, "  pcie pcie at %.4g GB/s;\n", pcie_of(m));
+    if (m->ngpus > 1) topo_found_print_links(m, &out);
+    else text_printf(&out, "  pcie pcie at %.4g GB/s;\n", topo_found_pcie(m));
     print_network(m, &out);
     if (m->memory >= 1e6) text_printf(&out, "  host-memory %.0f MB;\n", floor(m->memory / 1e6));
   } else if (!print_cpu(m, &out, name)) return NULL;

@@ -20,11 +20,15 @@ typedef struct PciDevice {
   const char *bus, *vendor, *device, *speed, *width;
 } PciDevice;
 
-typedef struct NvLink {
-  int gpu, count;
-  const char *target;
-  bool to_gpu;
-} NvLink;
+/* The elements that an element is in, from the outside. */
+typedef enum Place { PLACE_OTHER, PLACE_SOCKET, PLACE_HOST, PLACE_BRIDGE } Place;
+typedef struct Above {
+  int n;
+  struct {
+    int id;
+    Place place;
+  } at[FOUND_DEPTH];
+} Above;
 
 typedef struct XmlReader {
   FoundMachine *m;
@@ -32,9 +36,13 @@ typedef struct XmlReader {
   bool failed, hwloc;
   int depth;
   PciDevice pci[FOUND_DEPTH]; /* by depth: the device that an element is in */
-  int gpu;                    /* the last */
+  int elements;               /* number of elements so far */
+  Above now, above[FOUND_GPUS];
+  const char *vendor; /* of the last processor of hwloc, with its family */
+  int family;
+  int gpu; /* the last */
   int nlinks;
-  NvLink links[LINKS];
+  FoundLink links[LINKS];
   int amd; /* GPUs of AMD in a file of hwloc */
   int packages, nodes;
   int nvml[FOUND_GPUS]; /* hwloc's number of the NVML device of a GPU; 0 if it has none */
@@ -74,15 +82,20 @@ static const char *hex(const char *number) {
   return number && number[0] == '0' && number[1] == 'x' ? number + 2 : number;
 }
 
-/* GB/s each way of lanes of PCIe: 8 of 10 bits are data up to 5 GT/s, 128 of 130 above. */
 static double pcie_rate(const PciDevice *p) {
-  double speed = p->speed ? strtod(p->speed, NULL) : 0;
-  int width = p->width ? atoi(p->width) : 0;
-  if (!(speed >= 2) || !(speed <= 256) || width < 1 || width > 32) return 0;
-  return speed * width / 8 * (speed > 6 ? 128.0 / 130 : 0.8);
+  return topo_found_lanes(p->speed ? strtod(p->speed, NULL) : 0, p->width ? atoi(p->width) : 0);
 }
 
 /* ---- NCCL */
+
+/* Keeps the elements that the last GPU is in, but not the innermost ones. */
+static void keep_above(XmlReader *r, int innermost) {
+  Above *a = &r->above[r->m->ngpus - 1];
+  *a = r->now;
+  a->n = a->n > innermost ? a->n - innermost : 0;
+}
+
+static void set_place(XmlReader *r, Place place) { r->now.at[r->now.n - 1].place = place; }
 
 static void read_gpu(XmlReader *r, const char **attributes) {
   const PciDevice *p = &r->pci[r->depth - 1];
@@ -94,6 +107,7 @@ static void read_gpu(XmlReader *r, const char **attributes) {
   g->bus = p->bus;
   g->pcie = pcie_rate(p);
   g->number = count_of(attributes, "dev", 9999);
+  keep_above(r, 2); /* without the gpu and its pci element */
   if (g->number < 0) return FAIL(r, "a gpu element needs dev, a number");
   if (!g->kind && id) g->kind = topo_found_kind_of_id(id);
   if (!g->kind) topo_found_unknown(r->m, id ? arena_printf(r->m->arena, "the GPU 10de:%s", id) : "the GPUs"), stop(r);
@@ -102,14 +116,14 @@ static void read_gpu(XmlReader *r, const char **attributes) {
 
 static void read_nvlink(XmlReader *r, const char **attributes) {
   const char *class = attribute(attributes, "tclass");
-  NvLink *l = &r->links[r->nlinks];
+  FoundLink *l = &r->links[r->nlinks];
   if (r->gpu < 0) return FAIL(r, "an nvlink element is outside a gpu element");
   if (class && strcmp(class, "0x068001") == 0) return; /* to a CPU: it joins no GPUs */
   if (r->nlinks == LINKS) return FAIL(r, "more than %d nvlink elements", LINKS);
-  *l = (NvLink){.gpu = r->gpu,
-                .count = count_of(attributes, "count", 64),
-                .target = kept(r, attributes, "target"),
-                .to_gpu = class && strncmp(class, "0x03", 4) == 0};
+  *l = (FoundLink){.gpu = r->gpu,
+                   .count = count_of(attributes, "count", 64),
+                   .target = kept(r, attributes, "target"),
+                   .to_gpu = class && strncmp(class, "0x03", 4) == 0};
   if (l->count < 1 || !l->target) return FAIL(r, "an nvlink element needs target, and count from 1 to 64");
   r->nlinks++;
 }
@@ -129,12 +143,22 @@ static void read_net(XmlReader *r, const char **attributes) {
   if (!m->adapters++) m->adapter = attribute(attributes, "name") ? kept(r, attributes, "name") : "net";
 }
 
+/* NCCL's cpu is a NUMA node. */
+static void read_cpu(XmlReader *r, const char **attributes) {
+  const char *vendor = attribute(attributes, "vendor");
+  r->nodes++;
+  set_place(r, PLACE_HOST);
+  if (vendor)
+    topo_found_processor(r->m, vendor, count_of(attributes, "familyid", 9999), count_of(attributes, "modelid", 9999));
+}
+
 static void read_nccl(XmlReader *r, const char *name, const char **attributes) {
+  if (strcmp(name, "pci") == 0) set_place(r, PLACE_BRIDGE);
   if (strcmp(name, "pci") == 0)
     r->pci[r->depth] =
         (PciDevice){kept(r, attributes, "busid"), kept(r, attributes, "vendor"), kept(r, attributes, "device"),
                     kept(r, attributes, "link_speed"), kept(r, attributes, "link_width")};
-  else if (strcmp(name, "cpu") == 0) r->nodes++;
+  else if (strcmp(name, "cpu") == 0) read_cpu(r, attributes);
   else if (strcmp(name, "gpu") == 0) read_gpu(r, attributes);
   else if (strcmp(name, "nvlink") == 0) read_nvlink(r, attributes);
   else if (strcmp(name, "net") == 0) read_net(r, attributes);
@@ -155,6 +179,7 @@ static void read_device(XmlReader *r, const char **attributes) {
   FoundGpu *g = topo_found_gpu(r->m);
   if (!g) return stop(r);
   r->gpu_depth = r->depth;
+  keep_above(r, 1);
   if (!g->kind) g->kind = topo_found_kind_of_id(id);
   double rate = speed ? strtod(speed, NULL) : 0;
   const bool idle = rate > 0.1 && rate < 4.01; /* 16 lanes of Gen 1, to which GPUs at rest go */
@@ -229,17 +254,34 @@ static void read_memory(XmlReader *r, const char **attributes) {
   if (n > 0 && n < 1e16) r->m->memory += n;
 }
 
+static void read_bridge(XmlReader *r, const char **attributes) {
+  const char *type = attribute(attributes, "bridge_type");
+  set_place(r, type && strcmp(type, "0-1") == 0 ? PLACE_HOST : PLACE_BRIDGE);
+}
+
+/* Reads <info name="CPUModelNumber" value="85"/> and its like, which come in the order vendor, family, model. */
+static void read_info(XmlReader *r, const char **attributes) {
+  const char *name = attribute(attributes, "name"), *value = attribute(attributes, "value");
+  if (!name || !value) return;
+  if (strcmp(name, "CPUVendor") == 0) r->vendor = arena_strdup(r->m->arena, value);
+  if (strcmp(name, "CPUFamilyNumber") == 0) r->family = count_of(attributes, "value", 9999);
+  if (strcmp(name, "CPUModelNumber") == 0 && r->vendor)
+    topo_found_processor(r->m, r->vendor, r->family, count_of(attributes, "value", 9999));
+}
+
 static void read_hwloc(XmlReader *r, const char *name, const char **attributes) {
   const char *type = strcmp(name, "object") == 0 ? attribute(attributes, "type") : NULL;
   if (r->distant) r->into = strcmp(name, "indexes") == 0 ? &r->indexes : &r->values;
   if (strncmp(name, "distances2", 10) == 0) read_distances(r, attributes);
+  if (strcmp(name, "info") == 0) read_info(r, attributes);
   if (!type) return;
   read_memory(r, attributes);
   if (strcmp(type, "PCIDev") == 0) read_device(r, attributes);
+  else if (strcmp(type, "Bridge") == 0) read_bridge(r, attributes);
   else if (strcmp(type, "OSDev") == 0) read_os_device(r, attributes);
   else if (strcmp(type, "Core") == 0) r->m->cores++;
   else if (strcmp(type, "NUMANode") == 0) r->nodes++;
-  else if (strcmp(type, "Package") == 0 || strcmp(type, "Socket") == 0) r->packages++;
+  else if (strcmp(type, "Package") == 0 || strcmp(type, "Socket") == 0) r->packages++, set_place(r, PLACE_SOCKET);
 }
 
 /* ---- the file */
@@ -254,6 +296,9 @@ static void XMLCALL on_start(void *user, const XML_Char *name, const XML_Char **
   }
   if (++r->depth >= FOUND_DEPTH) return FAIL(r, "elements are nested more than %d deep", FOUND_DEPTH - 1);
   r->pci[r->depth] = r->pci[r->depth - 1];
+  r->now.n = r->depth;
+  r->now.at[r->depth - 1].id = ++r->elements;
+  r->now.at[r->depth - 1].place = PLACE_OTHER;
   if (r->hwloc) read_hwloc(r, name, attributes);
   else read_nccl(r, name, attributes);
 }
@@ -279,25 +324,28 @@ static void XMLCALL on_entity(void *user, const XML_Char *name, int parameter, c
   if (!r->failed) FAIL(r, "the file declares an entity");
 }
 
-/* Connects GPUs; a target that is no GPU of the file is a switch, or a GPU that a program did not use. */
-static bool connect(XmlReader *r) {
-  FoundMachine *m = r->m;
-  for (int i = 0; i < r->nlinks; i++) {
-    const NvLink *l = &r->links[i];
-    int to = 0;
-    while (to < m->ngpus && !(m->gpus[to].bus && strcmp(m->gpus[to].bus, l->target) == 0)) to++;
-    if (to < m->ngpus) m->gpus[l->gpu].direct[to] += l->count, m->gpus[l->gpu].joined[to] = true;
-    else if (!l->to_gpu) m->gpus[l->gpu].switched += l->count;
-    else topo_found_note(m, "left out: NVLink to a GPU that is not in the file");
+/* ---- paths over PCIe */
+
+/* The path between two GPUs, from the innermost element that both are in. */
+static FoundPath path_between(const XmlReader *r, int i, int j) {
+  const Above *a = &r->above[i], *b = &r->above[j];
+  const int inside = r->hwloc ? 1 : 0; /* hwloc has an element for each end of a switch, NCCL one for both */
+  int common = 0, between[2] = {0, 0};
+  while (common < a->n && common < b->n && a->at[common].id == b->at[common].id) common++;
+  for (int k = common; k < a->n; k++) between[0] += a->at[k].place == PLACE_BRIDGE;
+  for (int k = common; k < b->n; k++) between[1] += b->at[k].place == PLACE_BRIDGE;
+  for (int k = common - 1; k >= 0; k--) {
+    if (a->at[k].place == PLACE_BRIDGE) return between[0] > inside || between[1] > inside ? FOUND_PXB : FOUND_PIX;
+    if (a->at[k].place == PLACE_HOST) return FOUND_PHB;
+    if (a->at[k].place == PLACE_SOCKET) return FOUND_NODE;
   }
-  for (int i = 0; i < m->ngpus; i++)
-    for (int j = 0; j < m->ngpus; j++) {
-      if (m->gpus[i].direct[j] != m->gpus[j].direct[i] || m->gpus[i].direct[i])
-        return topo_found_error(m, "the GPUs %d and %d disagree about their links", m->gpus[i].number,
-                                m->gpus[j].number);
-      if (i != j && m->gpus[i].switched && m->gpus[j].switched) m->gpus[i].joined[j] = true;
-    }
-  return true;
+  return r->hwloc && r->packages < 2 ? FOUND_NODE : FOUND_SYS;
+}
+
+static void find_paths(XmlReader *r) {
+  for (int i = 0; i < r->m->ngpus; i++)
+    for (int j = 0; j < r->m->ngpus; j++)
+      if (i != j) r->m->gpus[i].path[j] = path_between(r, i, j);
 }
 
 bool topo_found_xml(FoundMachine *m, const char *text, size_t n) {
@@ -327,5 +375,6 @@ bool topo_found_xml(FoundMachine *m, const char *text, size_t n) {
   if (!r->hwloc && !m->ngpus) return topo_found_error(m, "the topology has no gpu element");
   m->has_nvlink |= !r->hwloc;
   m->nodes = r->hwloc ? r->packages : r->nodes;
-  return connect(r);
+  find_paths(r);
+  return topo_found_connect(m, r->links, r->nlinks);
 }

@@ -54,13 +54,13 @@ static bool check_machines(Diags *d, Arena *a, TopoLibrary *l) {
   return check_blocks(d, a, l, TOPO_machine) && check_blocks(d, a, l, TOPO_target);
 }
 
-/* Returns the notes of all blocks from `b` on, with NULL at the end. */
-static const char *const *notes_of(Arena *a, const TopoBlock *b) {
+/* Returns the notes of the blocks from `b` to before `end`, with NULL at the end. */
+static const char *const *notes_of(Arena *a, const TopoBlock *b, const TopoBlock *end) {
   struct {
     const char **items;
     size_t n, cap;
   } notes = {0};
-  for (; b; b = b->next)
+  for (; b != end; b = b->next)
     for (const TopoStatement *s = NULL; (s = topo_find(b, "note", s));) ARENA_PUSH(a, &notes, s->slots[0]->text);
   ARENA_PUSH(a, &notes, NULL);
   return notes.items;
@@ -200,6 +200,45 @@ bool topo_target_is_read(Arena *a, const char *name) {
   return is_file(base) || topo_found_names(base);
 }
 
+static const TopoBlock *machine_in(const TopoFile *f, const char *name) {
+  for (const TopoBlock *b = f->first; b; b = b->next)
+    if (b->kind == TOPO_machine && strcmp(b->name, name) == 0) return b;
+  return NULL;
+}
+
+/* True if the measured devices are those that were found: PART-measured, or PART. */
+static bool same_devices(const TargetParts *measured, const TargetParts *as) {
+  bool same = topo_machine_devices(measured->machine) == topo_machine_devices(as->machine) &&
+              measured->ndevices == as->ndevices;
+  for (int i = 0; i < as->ndevices && same; i++) {
+    const char *part = as->devices[i]->name, *rest = measured->devices[i]->name + strlen(part);
+    same = strncmp(measured->devices[i]->name, part, strlen(part)) == 0 && (!*rest || strcmp(rest, "-measured") == 0);
+  }
+  return same;
+}
+
+/* Replaces a machine that was found by that of a file of `apc calibrate`, if it has one: of the same name or, for this
+ * machine's CPUs, `cpu`. */
+static bool take_measured(Diags *d, Arena *a, const char *first, int ranks, Found *out) {
+  TopoLibrary l = library_new(a);
+  const TargetParts *as = &out->machines.parts[0];
+  const char *name = as->machine->name;
+  const bool cpu = as->devices[0]->kind == TOPO_cpu;
+  Found f;
+  if (!read_first(d, a, first, &l)) return false;
+  const TopoBlock *b = machine_in(l.own, name);
+  if (!b && cpu && strcmp(name, "local") == 0) b = machine_in(l.own, "cpu");
+  if (!b) return true;
+  if (!found(d, &l, b, out->name, ranks, &f)) return false;
+  if (!cpu && !same_devices(&f.machines.parts[0], as))
+    return diag_error(d, DIAG_target_found, (Loc){.file = first}, "it measured %d %s, but %s has %d %s",
+                      topo_machine_devices(b), f.machines.parts[0].devices[0]->name, out->name,
+                      topo_machine_devices(as->machine), as->devices[0]->name);
+  f.notes = notes_of(a, b, b->next);
+  *out = f;
+  return true;
+}
+
 static bool find(Diags *d, Arena *a, const char *name, const char *first, Found *out) {
   const char *base;
   int ranks = split_count(a, name, &base);
@@ -208,8 +247,8 @@ static bool find(Diags *d, Arena *a, const char *name, const char *first, Found 
     if (ranks < 0) return bad_count(d, name);
     const char *text = topo_found_text(d, a, base);
     if (!text || !find_in_text(d, a, base, text, name, ranks, out)) return false;
-    out->notes = notes_of(a, out->first);
-    return true;
+    out->notes = notes_of(a, out->first, NULL);
+    return !first || take_measured(d, a, first, ranks, out);
   }
   if (is_file(base)) {
     if (ranks < 0) return bad_count(d, name);

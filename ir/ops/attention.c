@@ -181,10 +181,11 @@ static void rule_attention(const RuleMaking *k) {
 }
 
 /* The scores, and the weighted sum of the values. */
-static int products_attention(const OpPart *p, Product out[MAX_PRODUCTS]) {
-  double batch = part_size(p, "b") * part_size(p, "g"), rows = part_size(p, "r") * part_size(p, "s");
-  out[0] = (Product){batch, rows, part_size(p, "t"), part_size(p, "k")};
-  out[1] = (Product){batch, rows, part_size(p, "e"), part_size(p, "t")};
+static int products_attention(const Op *op, const Rule *r, ProductFactors out[MAX_PRODUCTS]) {
+  const uint32_t batch = part_factors(r, "bg"), rows = part_factors(r, "rs"), keys = part_factors(r, "t");
+  (void)op;
+  out[0] = (ProductFactors){.batch = batch, .m = rows, .n = keys, .k = part_factors(r, "k")};
+  out[1] = (ProductFactors){.batch = batch, .m = rows, .n = part_factors(r, "e"), .k = keys};
   return 2;
 }
 

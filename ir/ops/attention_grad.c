@@ -59,17 +59,18 @@ static void rule_attention_grad(const RuleMaking *k) {
 
 /* ---- work: scores, the gradient of p, and the sum */
 
-static int products_attention_grad(const OpPart *p, Product out[MAX_PRODUCTS]) {
-  double batch = part_size(p, "b") * part_size(p, "g"), rows = part_size(p, "r") * part_size(p, "s"),
-         keys = part_size(p, "t"), k = part_size(p, "k"), e = part_size(p, "e");
-  char of = *op_str(p->op, AT_of);
-  out[0] = (Product){batch, rows, keys, k};
+static int products_attention_grad(const Op *op, const Rule *r, ProductFactors out[MAX_PRODUCTS]) {
+  const uint32_t batch = part_factors(r, "bg"), rows = part_factors(r, "rs"), keys = part_factors(r, "t"),
+                 k = part_factors(r, "k"), e = part_factors(r, "e");
+  char of = *op_str(op, AT_of);
+  out[0] = (ProductFactors){.batch = batch, .m = rows, .n = keys, .k = k};
   if (of == 'v') {
-    out[1] = (Product){batch, keys, e, rows};
+    out[1] = (ProductFactors){.batch = batch, .m = keys, .n = e, .k = rows};
     return 2;
   }
-  out[1] = (Product){batch, rows, keys, e};
-  out[2] = of == 'q' ? (Product){batch, rows, k, keys} : (Product){batch, keys, k, rows};
+  out[1] = (ProductFactors){.batch = batch, .m = rows, .n = keys, .k = e};
+  out[2] = of == 'q' ? (ProductFactors){.batch = batch, .m = rows, .n = k, .k = keys}
+                     : (ProductFactors){.batch = batch, .m = keys, .n = k, .k = rows};
   return 3;
 }
 

@@ -54,14 +54,14 @@ static void rule_dot(const RuleMaking *k) {
 
 /* Factors of both operands and the result are the batch, of one operand and the result m and n, of the operands only
  * k. */
-static int products_dot(const OpPart *p, Product out[MAX_PRODUCTS]) {
-  const Rule *r = p->rule;
-  *out = (Product){1, 1, 1, 1};
+static int products_dot(const Op *op, const Rule *r, ProductFactors out[MAX_PRODUCTS]) {
+  (void)op;
+  *out = (ProductFactors){0};
   for (int i = 0; i < r->nfactors; i++) {
     if (!r->factors[i].size) continue;
     bool left = part_has(&r->operands[0], i), right = part_has(&r->operands[1], i);
-    double *to = !part_has(&r->results[0], i) ? &out->k : left && right ? &out->batch : left ? &out->m : &out->n;
-    *to *= p->size[i];
+    uint32_t *to = !part_has(&r->results[0], i) ? &out->k : left && right ? &out->batch : left ? &out->m : &out->n;
+    *to |= 1u << i;
   }
   return 1;
 }

@@ -109,34 +109,36 @@ static const Expr *places_groups(Module *m, const Func *f, const Op *op) {
 
 /* ---- work: rows are divided evenly among groups, and each row uses one matrix */
 
-static Product grouped_part(const OpPart *p) {
-  double rows = 1;
-  for (int i = 0; i < p->rule->nfactors; i++)
-    if (p->rule->factors[i].size && p->rule->factors[i].name[0] == 'r') rows *= p->size[i];
-  rows *= p->share;
-  double groups = fmax(1, fmin(part_size(p, "v"), rows));
-  return (Product){.batch = groups, .m = rows / groups};
+static ProductFactors rows_of_groups(const Rule *r) {
+  ProductFactors x = {.groups = part_factors(r, "v")};
+  for (int i = 0; i < r->nfactors; i++)
+    if (r->factors[i].size && r->factors[i].name[0] == 'r') x.m |= 1u << i;
+  return x;
 }
 
-static int products_grouped_dot(const OpPart *p, Product out[MAX_PRODUCTS]) {
-  *out = grouped_part(p);
-  out->n = part_size(p, "n");
-  out->k = part_size(p, "k");
+static int products_grouped_dot(const Op *op, const Rule *r, ProductFactors out[MAX_PRODUCTS]) {
+  (void)op;
+  *out = rows_of_groups(r);
+  out->n = part_factors(r, "n");
+  out->k = part_factors(r, "k");
   return 1;
 }
 
-static int products_grouped_mlp(const OpPart *p, Product out[MAX_PRODUCTS]) {
-  out[0] = out[2] = grouped_part(p);
-  out[0].k = part_size(p, "k");
-  out[0].n = out[2].k = part_size(p, "f");
-  out[2].n = part_size(p, "n");
+static int products_grouped_mlp(const Op *op, const Rule *r, ProductFactors out[MAX_PRODUCTS]) {
+  (void)op;
+  out[0] = out[2] = rows_of_groups(r);
+  out[0].k = part_factors(r, "k");
+  out[0].n = out[2].k = part_factors(r, "f");
+  out[2].n = part_factors(r, "n");
   out[1] = out[0]; /* gate, up, down */
   return 3;
 }
 
 /* Counts only the local matrices that rows use. */
 static double bytes_grouped(const OpPart *p) {
-  double met = fmin(1, grouped_part(p).batch / fmax(1, part_size(p, "v"))), bytes = p->bytes;
+  Product x[MAX_PRODUCTS];
+  op_products(p, x);
+  double met = fmin(1, x[0].batch / fmax(1, part_size(p, "v"))), bytes = p->bytes;
   for (int i = 0; i < p->op->nin; i++) bytes += i < 2 ? p->in_bytes[i] : p->in_bytes[i] * met;
   return bytes;
 }

@@ -190,32 +190,35 @@ static void local_windows(const LocalPart *p, LocalAttrs *out) {
 
 /* ---- work: a multiply-add for every output, window element and summed letter */
 
-static Product all_factors(const OpPart *p) {
-  Product all = {1, 1, 1, 1};
-  for (int i = 0; i < p->rule->nfactors; i++)
-    if (p->rule->factors[i].size) all.k *= p->size[i];
+static ProductFactors all_factors(const Rule *r) {
+  ProductFactors all = {0};
+  for (int i = 0; i < r->nfactors; i++)
+    if (r->factors[i].size) all.k |= 1u << i;
   return all;
 }
 
-static int products_conv(const OpPart *p, Product out[MAX_PRODUCTS]) {
-  *out = all_factors(p);
+static int products_conv(const Op *op, const Rule *r, ProductFactors out[MAX_PRODUCTS]) {
+  (void)op;
+  *out = all_factors(r);
   return 1;
 }
 
 /* An image meets every stride-th window element. */
-static int products_conv_transpose(const OpPart *p, Product out[MAX_PRODUCTS]) {
-  const Attr *strides = op_attr(p->op, AT_strides);
-  *out = all_factors(p);
-  for (int i = 0; i < strides->n; i++) out->k /= (double)strides->u.ints[i];
+static int products_conv_transpose(const Op *op, const Rule *r, ProductFactors out[MAX_PRODUCTS]) {
+  const Attr *strides = op_attr(op, AT_strides);
+  *out = all_factors(r);
+  out->every = 1;
+  for (int i = 0; i < strides->n; i++)
+    if (__builtin_mul_overflow(out->every, strides->u.ints[i], &out->every)) out->every = INT64_MAX;
   return 1;
 }
 
 /* Outputs and window elements determine the images, so factors iH, iW ... count once. */
-static int products_conv_filter(const OpPart *p, Product out[MAX_PRODUCTS]) {
-  const Rule *r = p->rule;
-  *out = (Product){1, 1, 1, 1};
+static int products_conv_filter(const Op *op, const Rule *r, ProductFactors out[MAX_PRODUCTS]) {
+  (void)op;
+  *out = (ProductFactors){0};
   for (int i = 0; i < r->nfactors; i++)
-    if (r->factors[i].size && !(r->factors[i].name[0] == 'i' && r->factors[i].name[1])) out->k *= p->size[i];
+    if (r->factors[i].size && !(r->factors[i].name[0] == 'i' && r->factors[i].name[1])) out->k |= 1u << i;
   return 1;
 }
 

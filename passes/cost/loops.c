@@ -1,28 +1,14 @@
 /* passes/cost/loops.c - see loops.h. */
 #include "passes/cost/loops.h"
 
+#include "passes/cost/model.h"
 #include "passes/facts/agreed.h"
-
-/* Returns the expression of a loop's trip count; NULL if unknown. */
-static const Expr *known_rounds(const Func *f, const Loop *l) {
-  const Op *op = &f->ops.items[l->begin], *count = op_of(f, op->in[0]);
-  const Expr *trips = op_expr(op, AT_trips);
-  if (trips || f->ops.items[l->repeat].nin > 1) return trips;
-  return count->kind == OP_size ? op_expr(count, AT_expr) : NULL;
-}
-
-static double constant_rounds(const Func *f, const Loop *l) {
-  const Op *count = op_of(f, f->ops.items[l->begin].in[0]);
-  if (f->ops.items[l->repeat].nin > 1 || count->kind != OP_const) return 1;
-  const Attr *ints = op_attr(count, AT_ints);
-  return ints ? (double)ints->u.ints[0] : op_float(count, AT_value, 1);
-}
 
 /* A loop without rounds is planned as one round. */
 static double rounds_of(const CostModel *c, const Func *f, const Loop *l) {
-  const Expr *e = known_rounds(f, l);
-  double n = e ? (double)cost_extent(c, e) : constant_rounds(f, l);
-  return n > 1 ? n : 1;
+  const Expr *e = loops_rounds(c->m, f, l);
+  const int64_t n = e ? cost_extent(c, e) : 1;
+  return n > 1 ? (double)n : 1;
 }
 
 const LoopCosts *cost_loops(Arena *a, const CostModel *c, const Func *f, const bool *again) {

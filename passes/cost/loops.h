@@ -1,11 +1,10 @@
 /* passes/cost/loops.h - costs of loops: how often each operation runs, and the cost of agreeing on the number of
  * rounds.
  *
- * The body of a loop runs as often as its bound `trips` says; without a bound and without a condition, as often as its
- * count if that is a constant or a size; else it is planned as one round.  Rounds of nested loops multiply. Values from
- * outside a loop are converted once, before the outermost loop that does not recompute them; so conversions of a value
- * run as often as the operation that makes it, wherever they are needed.  Each entry of a joint function (ir/joint.h)
- * runs as often as its weight says.
+ * The body of a loop runs as often as ir/loops.h knows, else it is planned as one round.  Rounds of nested loops
+ * multiply. Values from outside a loop are converted once, before the outermost loop that does not recompute them; so
+ * conversions of a value run as often as the operation that makes it, wherever they are needed.  Each entry of a joint
+ * function (ir/joint.h) runs as often as its weight says.
  */
 #ifndef APC_PASSES_COST_LOOPS_H
 #define APC_PASSES_COST_LOOPS_H

@@ -15,6 +15,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <locale.h>
+#include <math.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -122,6 +123,8 @@ static void write_training(FILE *f, const Numbers *n) {
   head(f, "apc_step_seconds", "summary", "Time of training steps.");
   fprintf(f, "apc_step_seconds_sum %.9g\napc_step_seconds_count %" PRIu64 "\n", n->steps_s, n->steps);
   gauge(f, "apc_last_step_seconds", "Time of the last training step.", s->seconds);
+  if (!isnan(s->mfu))
+    gauge(f, "apc_mfu_ratio", "Model FLOPs of the last training step relative to the peak of all devices.", s->mfu);
   counter(f, "apc_samples_total", "Rows of data that the steps of this process took.", n->samples);
   if (n->tokens) counter(f, "apc_tokens_total", "Tokens that the steps of this process took.", n->tokens);
   if (n->evaluated) gauge(f, "apc_evaluation_loss", "Loss of the last evaluation.", n->eval_loss);

@@ -13,11 +13,13 @@
 
 typedef struct Metrics Metrics;
 
-/* Numbers of a training step.  samples, tokens: that it took; tokens 0 if the data are no sequences of tokens. */
+/* Numbers of a training step.  samples, tokens: that it took; tokens 0 if the data are no sequences of tokens; mfu NaN
+ * if it is unknown. */
 typedef struct MetricsStep {
   int64_t step;
   double loss, grad_norm, lr, seconds;
   int64_t samples, tokens;
+  double mfu;
 } MetricsStep;
 
 /* Listens at "PORT", "HOST:PORT" or "[IPv6]:PORT", and serves from a thread.  RT_USAGE for another text; RT_BAD_INPUT

@@ -14,6 +14,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,10 +32,12 @@ struct StepLog {
   char *path;
   int fd; /* -1: an event file that does not exist yet */
   bool resumes, warned;
+  bool older; /* CSV whose head has no mfu: --resume continues it without */
   long lost;
 };
 
-static const char csv_head[] = "step,time,loss,lr,grad_norm,samples,tokens,step_ms,tokens_per_s,eval_loss,eval_rows\n";
+#define CSV_OLDER "step,time,loss,lr,grad_norm,samples,tokens,step_ms,tokens_per_s,eval_loss,eval_rows"
+static const char csv_older[] = CSV_OLDER "\n", csv_head[] = CSV_OLDER ",mfu\n";
 
 static double now(void) {
   struct timespec t;
@@ -167,7 +170,7 @@ static int64_t step_of(const StepLog *l, const char *row) {
 }
 
 /* Finds the end of the last whole row up to step `made`; -1 if the file is no such log. */
-static off_t end_of(const StepLog *l, int64_t made) {
+static off_t end_of(StepLog *l, int64_t made) {
   FILE *f = fopen(l->path, "r");
   char *row = NULL;
   size_t room = 0;
@@ -177,7 +180,8 @@ static off_t end_of(const StepLog *l, int64_t made) {
   while ((n = getline(&row, &room, f)) > 0 && row[n - 1] == '\n') {
     bool top = l->kind == LOG_CSV && end == 0;
     int64_t step = top ? 0 : step_of(l, row);
-    if ((top && strcmp(row, csv_head) != 0) || (!top && step < 1)) {
+    if (top) l->older = strcmp(row, csv_older) == 0;
+    if ((top && !l->older && strcmp(row, csv_head) != 0) || (!top && step < 1)) {
       end = -1;
       break;
     }
@@ -234,6 +238,7 @@ void stub_log_begin(StepLog *l, int64_t made) {
     return;
   }
   off_t end = l->resumes ? end_of(l, made) : 0;
+  if (end == 0) l->older = false;
   if (end < 0 || ftruncate(l->fd, end) != 0) warn(l, "rows of later steps were not removed", errno);
   if (end == 0 && l->kind == LOG_CSV) append(l, csv_head, sizeof csv_head - 1);
 }
@@ -252,16 +257,21 @@ void stub_log_step(StepLog *l, const StepMade *s) {
     put_value(&b, "time/step_ms", ms);
     put_value(&b, "time/samples_per_s", samples);
     if (s->tokens) put_value(&b, "time/tokens_per_s", rate);
+    if (!isnan(s->mfu)) put_value(&b, "time/mfu", s->mfu);
     append_summary(l, s->step, &b);
     return;
   }
-  const char *format = l->kind == LOG_CSV
-                           ? "%" PRId64 ",%.3f,%.9g,%.9g,%.9g,%" PRId64 ",%" PRId64 ",%.3f,%.1f,,\n"
+  const bool csv = l->kind == LOG_CSV;
+  const char *format = csv ? "%" PRId64 ",%.3f,%.9g,%.9g,%.9g,%" PRId64 ",%" PRId64 ",%.3f,%.1f,,"
                            : "{\"step\":%" PRId64
                              ",\"time\":%.3f,\"loss\":%.9g,\"lr\":%.9g,\"grad_norm\":%.9g,\"samples\":%" PRId64
-                             ",\"tokens\":%" PRId64 ",\"step_ms\":%.3f,\"tokens_per_s\":%.1f}\n";
+                             ",\"tokens\":%" PRId64 ",\"step_ms\":%.3f,\"tokens_per_s\":%.1f";
+  char mfu[40] = "";
+  if (!isnan(s->mfu)) snprintf(mfu, sizeof mfu, csv ? "%.5g" : ",\"mfu\":%.5g", s->mfu);
   int n =
       snprintf(row, sizeof row, format, s->step, now(), s->loss, s->lr, s->grad_norm, s->samples, s->tokens, ms, rate);
+  n += snprintf(row + n, sizeof row - (size_t)n, "%s%s%s\n", csv && !l->older ? "," : "", l->older ? "" : mfu,
+                csv ? "" : "}");
   append(l, row, (size_t)n);
 }
 
@@ -274,9 +284,10 @@ void stub_log_eval(StepLog *l, const EvalMade *e) {
     append_summary(l, e->step, &b);
     return;
   }
-  const char *format = l->kind == LOG_CSV ? "%" PRId64 ",%.3f,,,,,,,,%.9g,%" PRId64 "\n"
-                                          : "{\"step\":%" PRId64
-                                            ",\"time\":%.3f,\"eval_loss\":%.9g,\"eval_rows\":%" PRId64 "}\n";
+  const char *format = l->older             ? "%" PRId64 ",%.3f,,,,,,,,%.9g,%" PRId64 "\n"
+                       : l->kind == LOG_CSV ? "%" PRId64 ",%.3f,,,,,,,,%.9g,%" PRId64 ",\n"
+                                            : "{\"step\":%" PRId64
+                                              ",\"time\":%.3f,\"eval_loss\":%.9g,\"eval_rows\":%" PRId64 "}\n";
   append(l, row, (size_t)snprintf(row, sizeof row, format, e->step, now(), e->loss, e->rows));
 }
 

@@ -8,6 +8,7 @@
 #include "runtime/stub/progress.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -42,6 +43,7 @@ static void show(Progress *p, const StepMade *s, double time) {
   int n = snprintf(line, sizeof line, "step %" PRId64 "/%ld  loss %.4g  %.1f ms  %.4g samples/s", s->step, p->steps,
                    p->loss, s->us * 1e-3, (double)s->samples / s->us * 1e6);
   if (s->tokens) n += snprintf(line + n, sizeof line - (size_t)n, "  %.4g tokens/s", (double)s->tokens / s->us * 1e6);
+  if (!isnan(s->mfu)) n += snprintf(line + n, sizeof line - (size_t)n, "  mfu %.3g %%", 100 * s->mfu);
   n += snprintf(line + n, sizeof line - (size_t)n, "  %s left", left);
   if (p->every) snprintf(line + n, sizeof line - (size_t)n, "  checkpoint in %" PRId64, p->every - s->step % p->every);
   fprintf(stderr, "\r\033[K%.*s", columns() - 1, line);

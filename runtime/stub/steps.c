@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/standard.h"
+#include "runtime/host/host.h"
 #include "runtime/stub/progress.h"
 #include "runtime/stub/stub.h"
 
@@ -51,12 +52,23 @@ static void print_out(void) {
   asked_to_stop = 1;
 }
 
+/* Prints the peak that mfu is relative to, where mfu is shown. */
+static void print_peak(const Printing *p) {
+  const Program *program = &p->m->artifact.program;
+  const ProgramHeader *h = program->header;
+  const bool shown = p->log || p->progress.on || p->m->metrics;
+  if (shown && h->peak > 0 && program->entries[p->m->entry].flops.n)
+    fprintf(stderr, "note: mfu is relative to %.4g GFLOP/s of %u rank%s: %s\n", h->peak / 1e9, program->ranks,
+            program->ranks == 1 ? "" : "s", program_text(program, h->peak_of));
+}
+
 static void print_begun(void *context, int64_t made) {
   Printing *p = context;
   stub_log_begin(p->log, made);
   stub_progress_begin(&p->progress, p->t);
   p->lines = p->json || !p->progress.on || !isatty(STDOUT_FILENO);
   fprintf(stderr, "%s\n", apc_trained(p->m));
+  print_peak(p);
   standard_json(p->json);
 }
 

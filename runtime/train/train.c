@@ -64,6 +64,7 @@ typedef struct Steps {
   int64_t made;
   long skipped; /* in a row, up to the last one */
   bool kept;    /* the ranks have saved the present values */
+  double flops; /* model FLOPs of a step; all steps have the same sizes.  0: not computed yet */
 } Steps;
 
 /* Names the first of inputs, weights and results that is not finite.  The weights are those after the step: if only
@@ -117,10 +118,12 @@ static ApcStatus one_step(ApcModel *m, const Training *t, Dataset *d, Steps *s) 
   s->kept = !isfinite(values[LOSS]) || !isfinite(values[GRAD_NORM]);
   if (s->kept) return not_finite(m, t, d, s, values);
   s->skipped = 0;
+  if (s->flops == 0) s->flops = program_flops(&m->artifact.program, m->ran_entry, m->symbols);
+  const double mfu = s->flops / (us * 1e-6) / m->artifact.program.header->peak;
   const StepMade step = {++s->made, values[LOSS],      values[GRAD_NORM], values[LR],
-                         us,        dataset_tokens(d), dataset_batch(d)};
-  metrics_step(m->metrics,
-               &(MetricsStep){step.step, step.loss, step.grad_norm, step.lr, us * 1e-6, step.samples, step.tokens});
+                         us,        dataset_tokens(d), dataset_batch(d),  isfinite(mfu) ? mfu : NAN};
+  metrics_step(m->metrics, &(MetricsStep){step.step, step.loss, step.grad_norm, step.lr, us * 1e-6, step.samples,
+                                          step.tokens, step.mfu});
   if (t->watch.step) t->watch.step(t->watch.context, &step);
   return APC_OK;
 }

@@ -30,6 +30,7 @@ typedef struct StepMade {
   double us;       /* its time in microseconds */
   int64_t tokens;  /* tokens that it took; 0 if the data are no sequences */
   int64_t samples; /* rows that it took */
+  double mfu;      /* share of the peak of all devices that its model FLOPs are; NaN if these are unknown */
 } StepMade;
 
 /* An evaluation. */

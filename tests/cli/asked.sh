@@ -288,6 +288,7 @@ expect 0 "" "${run[@]}" --hours 8640 --json
 expect_json 'd["run"]["unit"] == "tokens" and d["run"]["per_step"] == 128 and abs(d["run"]["usd"] - 846028.8) < 1e-6'
 expect_json 'abs(d["run"]["steps"] * d["time_us"] / (8640 * 3600e6) - 1) < 1e-9 and abs(d["run"]["usd_per_million"] - d["run"]["usd"] / d["run"]["seen"] * 1e6) < 1e-9'
 expect_json 'abs(d["run"]["kwh_at_most"] - 32 * 0.3 * 8640) < 1e-6 and abs(d["run"]["utilisation"] - d["flops"] / d["time_us"] * 1e6 / d["run"]["peak_flops_per_s"]) < 1e-12'
+expect_json 'abs(d["run"]["mfu"] * d["run"]["peak_flops_per_s"] * d["time_us"] * 1e-6 / (24 * 128 * 64**2 + 4 * 4 * 32**2 * 64 + 2 * 128 * 64 * 128) - 1) < 1e-9'
 expect 0 "" "${run[@]}" --tokens 1e9 --json
 expect_json 'd["run"]["steps"] == 7812500 and d["run"]["seen"] == 1e9 and abs(d["run"]["hours"] - 7812500 * d["time_us"] / 3600e6) < 1e-6 * d["run"]["hours"]'
 expect 0 "samples: 125,000 steps of 8," "$apc" plan "$mlp" -D layers=1 --target cpux2 -q --tokens 1e6
@@ -413,4 +414,4 @@ free = json.load(open("pp.json"))
 bound = min(free["lower_bound_us"], free["lower_bound_without_gaps_us"])
 forced = [json.load(open(f"pp{x}.json"))["time_us"] for x in ("44", "22", "24")]
 assert min(forced) >= free["time_us"] * (1 - 1e-9) and min(forced) >= bound, (free["time_us"], bound, forced)'
-summary 358
+summary 359

@@ -53,6 +53,14 @@ expect_json "d['time_us'] == json.load(open('file.json'))['time_us'] and d['targ
 expect 0 "cpu measured {" env APC_CALIBRATION=here.topo "$apc" targets show $ranks
 expect 0 "" env APC_CALIBRATION=here.topo "$apc" plan "${mlp[@]}" --target dgx-a100x2 -q --json
 expect_json "d['figures']['kind'] == 'fixed'"
+# and for this machine as it is found, from a calibration of cpu or of local
+sed 's/^machine cpu /machine local /' here.topo >local.topo
+if "$apc" doctor | grep -q '^ok  *hwloc' && [ ! -e /dev/nvidiactl ]; then
+  for file in here local; do
+    expect 0 "" env APC_CALIBRATION=$file.topo "$apc" plan "${mlp[@]}" --target "${ranks/cpu/local}" -q --json
+    expect_json "d['time_us'] == json.load(open('file.json'))['time_us'] and d['target']['name'] == '${ranks/cpu/local}' and d['figures']['file'] == '$file.topo'"
+  done
+fi
 expect 1 "nowhere.topo" env APC_CALIBRATION=nowhere.topo "$apc" plan "${mlp[@]}" --target $ranks -q
 # programs for it run
 expect 0 "predicted" env APC_CALIBRATION=here.topo "$apc" bench "${mlp[@]}" --target $ranks --runs 2 -q

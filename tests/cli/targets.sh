@@ -143,9 +143,37 @@ machine "nvidia-smi:$machines/smi-dgx-a100.txt?gpu=A100-SXM4-40GB" "devices 8 A1
 machine "nvidia-smi:$machines/smi-dgx-h100.txt" "devices 8 H100-SXM5-80GB" "nvlink at 450 GB/s with" "adapters (12)" "2 NUMA"
 machine "nvidia-smi:$machines/smi-p3.8xlarge.txt?gpu=V100-SXM2-16GB" "devices 4 V100" "nvlink at 100 GB/s pair 37.5 GB/s"
 machine "nvidia-smi:$machines/smi-rtx3090-x2.txt?gpu=RTX-3090-24GB" "devices 2 RTX" "nvlink at 56.25 GB/s"
-machine "nvidia-smi:$machines/smi-l40s-x8.txt?gpu=L40S-48GB" "devices 8 L40S" "link pcie at 31 GB/s" "2 NUMA"
+machine "nvidia-smi:$machines/smi-l40s-x8.txt?gpu=L40S-48GB" "devices 8 L40S" "link pcie-node joins 4 at 31 GB/s with pcie;" \
+  "link sockets at 3.281 GB/s with pcie;" "13.12 GB/s each way between sockets; the processor is not known" "2 NUMA"
 machine "$machines/nccl-dgx-1.xml" "devices 2 V100-SXM2-32GB" "nvlink at 25 GB/s" "pcie gen3 at 15.75 GB/s" "not in the file"
 machine "$machines/hwloc-nvidiaDGX2.xml?gpu=V100-SXM2-32GB" "devices 16 V100" "nvlink at 150 GB/s with" "2 NUMA" "switches join"
+# The same without NVLink: 2 GPUs below a switch, 2 switches below another, 2 host bridges of a socket, 2 sockets.
+machine "$machines/hwloc-nvidiaDGX2.xml?gpu=L40S-48GB" "link pcie-switch joins 2 at 15.75 GB/s with pcie;" \
+  "link pcie-switches joins 4 at 7.877 GB/s" "link pcie-node joins 8 at 3.938 GB/s" "link sockets at 1.641 GB/s" "as of Skylake to Ice Lake" \
+  "4 GPUs below a PCIe switch share as many lanes above it"
+# GPUs without access to each other go through the host at once.
+machine "$machines/hwloc-nvidiaDGX2.xml?gpu=RTX-4090-24GB" "link pcie-node joins 8 at 3.938 GB/s with pcie-through-host;" "link sockets at 1.641 GB/s"
+sed 's/NODE/SYS/g' "$machines/smi-l40s-x8.txt" >far.txt
+sed 's/NODE/PHB/g' "$machines/smi-l40s-x8.txt" >hosts.txt
+card='device="0x26b9" link_speed="16 GT/s" link_width="16"'
+printf '%s\n' '<system><cpu vendor="AuthenticAMD" familyid="25" modelid="1"><pci busid="1" class="0x060400">' "<pci busid=\"2\" $card>" \
+  '<gpu dev="0"/></pci></pci></cpu>' "<cpu><pci busid=\"3\" $card>" '<gpu dev="1"/></pci></cpu></system>' >two.xml
+machine two.xml "devices 2 L40S" "link sockets at 31.5 GB/s with pcie;" "as of Zen 3 or 4"
+pair() { # GPU0..: NV4 inside pairs of GPUs, NODE in a socket of four, SYS beyond
+  printf '\tGPU0\tGPU1\tGPU2\tGPU3\tGPU4\tGPU5\tGPU6\tGPU7\tCPU Affinity\n'
+  for i in 0 1 2 3 4 5 6 7; do
+    printf 'GPU%d' $i
+    for j in 0 1 2 3 4 5 6 7; do
+      if [ $i = $j ]; then printf '\tX'; elif [ $((i / 2)) = $((j / 2)) ]; then printf '\tNV4'
+      elif [ $((i / 4)) = $((j / 4)) ]; then printf '\tNODE'; else printf '\tSYS'; fi
+    done
+    printf '\t0-9\n'
+  done
+}
+pair >pairs.txt
+machine "nvidia-smi:pairs.txt?gpu=RTX-3090-24GB" "link nvlink joins 2 at 56.25 GB/s with nvlink-bridge;" \
+  "link pcie-node joins 4 at 31 GB/s with pcie-through-host;" "link sockets at 3.281 GB/s with pcie-through-host;"
+machine "nvidia-smi:hosts.txt?gpu=L40S-48GB" "link pcie-host joins 4 at 31 GB/s"
 sed 's/type="NUMANode"/& local_memory="68719476736"/' "$machines/hwloc-16em64t-4s2c2t.xml" >cores.xml
 machine cores.xml "cores 8;" "memory 68719 MB" "4 NUMA"
 expect 1 "no cores with memory" "$apc" targets check "$machines/hwloc-16em64t-4s2c2t.xml"
@@ -181,12 +209,42 @@ expect 0 "1 gpu rank of" "$apc" targets check "$machines/nccl-dgx-1.xmlx1"
 expect 1 "one found has 2 devices" "$apc" targets check "$machines/nccl-dgx-1.xmlx3"
 expect 0 "2 cpu ranks" "$apc" targets check cores.xmlx2
 
+# Plans use near links: the same GPUs, all on sockets of their own, take longer.
+for file in "$machines/smi-l40s-x8.txt" far.txt; do
+  # shellcheck disable=SC2086
+  expect 0 "" "$apc" plan "$gpt" $small --dtype bf16 --tp 4 --dp 2 --target "nvidia-smi:$file?gpu=L40S-48GB" --json -q
+  cp out "$(basename "$file").json"
+done
+check "near links" /usr/bin/python3 -c 'import json; a, b = (json.load(open(f"{f}.json"))["time_us"] for f in ("smi-l40s-x8.txt", "far.txt")); assert a < .9 * b, (a, b)'
+
 # plans say what is assumed, once
 expect 0 "" "$apc" plan "$gpt" $small --target "${h100}x2"
 check "a note is not printed once" test "$(grep -c 'Note .*assumed: PCIe gen5 x16' err)" = 1
 expect 0 "" "$apc" plan "$gpt" $small --target "${h100}x2" --json -q; no_err
 expect_json 'any("PCIe gen5 x16" in note for note in d["figures"]["notes"])'
 expect 0 "" "$apc" plan "$gpt" $small --target cpu --json -q; expect_json 'd["figures"]["notes"] == []'
+
+# this machine through NVML (a double); a calibration of it
+mkdir nvml
+"${CC:-cc}" -shared -fPIC -o nvml/libnvidia-ml.so.1 "$source_dir/tests/doubles/nvml.c"
+nvml=(env "LD_LIBRARY_PATH=$PWD/nvml")
+expect 0 "devices 8 H100-SXM5-80GB;" "${nvml[@]}" DOUBLE_NVML=h100 "$apc" targets show local
+expect_out "link nvlink at 450 GB/s with nvlink-hopper;"; expect_out "pcie gen5 at 63.02 GB/s;"; expect_out "NVLink 4.0 by NVML"; expect_out "2 NUMA"
+sed '/^target/,$d; s/H100-SXM5-80GB\( {\|;\)/H100-SXM5-80GB-measured\1/; s/450 GB/400 GB/; s/devices 8/source "measured by apc calibrate on 2026-11-30";\n  &/' out >measured.topo
+expect 0 "devices 4 RTX-4090-24GB;" "${nvml[@]}" DOUBLE_NVML=rtx "$apc" targets show local
+expect_out "link pcie-node joins 2 at 31.51 GB/s with pcie-through-host;"; expect_out "link sockets at"; expect_out "cannot access each other's memory over PCIe"
+expect 0 "localx2: 2 gpu ranks of 1 node" "${nvml[@]}" DOUBLE_NVML=rtx "$apc" targets check localx2
+expect 1 "the kind of NVIDIA TITAN Q is not known" "${nvml[@]}" DOUBLE_NVML=titan "$apc" targets check local; expect_err "?gpu=KIND"
+expect 0 "1 gpu rank of 1 node" "${nvml[@]}" DOUBLE_NVML=titan "$apc" targets check 'local?gpu=RTX-4090-24GB'
+expect 1 "GPU 0 is divided by MIG" "${nvml[@]}" DOUBLE_NVML=mig "$apc" targets check local
+expect 1 "the GPUs 0 and 1 disagree about their links" "${nvml[@]}" DOUBLE_NVML=ends "$apc" targets check local
+export APC_CALIBRATION=measured.topo
+expect 0 "link nvlink at 400 GB/s" "${nvml[@]}" DOUBLE_NVML=h100 "$apc" targets show local; expect_out "devices 8 H100-SXM5-80GB-measured;"
+# shellcheck disable=SC2086
+expect 0 "figures measured by apc calibrate: measured.topo" "${nvml[@]}" DOUBLE_NVML=h100 "$apc" plan "$gpt" $small --dtype bf16 --target localx2 -q
+expect 1 "measured 8 H100-SXM5-80GB-measured, but local has 4 RTX-4090-24GB" "${nvml[@]}" DOUBLE_NVML=rtx "$apc" targets check local
+expect 0 "link pcie-node joins 4 at 31 GB/s" "$apc" targets show "nvidia-smi:$machines/smi-l40s-x8.txt?gpu=L40S-48GB"
+unset APC_CALIBRATION
 
 # this machine
 mkdir -p broken
@@ -196,6 +254,8 @@ if "$apc" doctor | grep -q '^ok  *hwloc'; then
   expect 0 "local: " "$apc" targets check local
   expect 0 "localx2: 2 " "$apc" targets check localx2
   expect 1 "localx0" "$apc" targets check localx0
+  expect 0 "cpu rank" "${nvml[@]}" DOUBLE_NVML=none "$apc" targets check local
+  expect 0 "NVML, which does not start (error 9)" "${nvml[@]}" DOUBLE_NVML=lost "$apc" targets check local
 fi
 if "$apc" doctor | grep -q '^ok  *hwloc' && [ ! -e /dev/nvidiactl ]; then
   expect 0 "" "$apc" compile "$source_dir/examples/mlp.apc" --target localx2 -o local
@@ -203,4 +263,4 @@ if "$apc" doctor | grep -q '^ok  *hwloc' && [ ! -e /dev/nvidiactl ]; then
   expect 0 "" ./local --bench
   expect 0 "" "$apc" run "$source_dir/examples/mlp.apc" --target local
 fi
-summary 380
+summary 425

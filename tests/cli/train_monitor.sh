@@ -26,6 +26,34 @@ for a, b in zip(rows, lines):
     assert all(float(a[k]) == b[k] for k in ("loss", "lr", "grad_norm", "samples", "tokens") if k in b), (a, b)
 assert lines[0]["samples"] == 8 and lines[0]["tokens"] == 0 and lines[0]["step_ms"] > 0
 P
+# MFU: the FLOPs of a small GPT are those of the formula (24 BSd^2 and 4 BS^2d a layer, 2 BSdV at the end, three times),
+# whatever is recomputed; a row has them over its time and the peak.  A CSV log of an earlier version goes on without.
+tiny="-D layers=3 -D d=32 -D heads=2 -D vocab=40 -D ctx=64 -q --train cross_entropy --target cpux2 --recompute full"
+# shellcheck disable=SC2086
+expect 0 "" "$apc" "$source_dir/examples/gpt.apc" $tiny --micro-batches 2 --emit=schedule -o gpt.txt
+# shellcheck disable=SC2086
+expect 0 "" "$apc" plan "$source_dir/examples/gpt.apc" $tiny --micro-batches 2 --dim batch=4 --dim seq=10 --hours 1 --json
+cp out plan.json
+expect 0 "" "$apc" inspect -v trainer
+check "MFU" /usr/bin/python3 - <<'P'
+import csv, json, re
+def flops(text, **sizes): return eval(re.search("^  flops (.*)", text, re.M)[1].replace("div", "//"), sizes)
+gpt, mlp = open("gpt.txt").read(), open("out").read()
+def formula(B, S): return 3 * (3 * (24 * B * S * 32**2 + 4 * B * S * S * 32) + 2 * B * S * 32 * 40)
+for B, S in (2, 64), (4, 10): assert flops(gpt, batch=B, seq=S) == formula(B, S)
+plan = json.load(open("plan.json"))
+assert abs(plan["run"]["mfu"] * plan["run"]["peak_flops_per_s"] * plan["time_us"] * 1e-6 / formula(4, 10) - 1) < 1e-9, plan["run"]
+peak = float(re.search('^peak (.*) of "f32, the figures of the target, not measured on this machine"', mlp, re.M)[1])
+assert peak == 220e9, peak
+rows = [r for r in csv.DictReader(open("log.csv")) if r["loss"]]
+for r in rows + [r for r in map(json.loads, open("log.jsonl")) if "loss" in r]:
+    assert abs(float(r["mfu"]) * float(r["step_ms"]) * 1e-3 * peak / flops(mlp) - 1) < .02 + 5e-4 / float(r["step_ms"]), (r, flops(mlp))
+old = [r[:-1] for r in csv.reader(open("log.csv"))]
+csv.writer(open("old.csv", "w"), lineterminator="\n").writerows(old[:5])
+P
+expect 0 "" ./trainer --steps 5 $data --log old.csv --resume half --eval x=@x.npy --eval labels=@y.npy
+expect_err "note: mfu is relative to 220 GFLOP/s of 2 ranks: f32, the figures of the target"
+check "an older log" /usr/bin/python3 -c 'import csv; rows = list(csv.reader(open("old.csv"))); assert len(rows) == 7 and {len(r) for r in rows} == {11} and rows[5][9] == "" and rows[6][9] != "", rows'
 expect 2 "--log log.txt: expected FILE.csv, FILE.jsonl, or DIR/ for TensorBoard" ./trainer --steps 1 $data --log log.txt
 expect 2 "--log needs --steps" ./trainer --input x=zeros --log log.csv
 echo other >other.csv
@@ -97,6 +125,7 @@ assert second[1][0][2] == 3 and dict(fields(second[1][0][7])) == {1: 1}
 want = [float(x) for x in open("want")]
 got = [(e[2], v["train/loss"]) for e, v in first[2:]]
 assert [s for s, _ in got] == [1, 2] and all(abs(a - b) < 1e-6 * abs(b) for (_, a), b in zip(got, want)), (got, want)
+assert 0 < first[2][1]["time/mfu"] < 1
 assert abs(first[2][1]["time/tokens_per_s"] / first[2][1]["time/samples_per_s"] - 6) < 1e-4
 assert [e[2] for e, v in second if "train/loss" in v] == [3] and second[-1][1]["eval/loss"] > 0
 P
@@ -145,6 +174,7 @@ assert ask(b"HEAD / HTTP/1.0\n\n").endswith("\r\n\r\n")
 value = dict(line.rsplit(" ", 1) for line in body.splitlines() if line[0] != "#")
 assert int(value["apc_steps_total"]) >= 4 and float(value["apc_loss"]) > 0 and int(value["apc_rank_memory_bytes{rank=\"1\"}"]) > 0
 assert int(value["apc_samples_total"]) == 8 * int(value["apc_steps_total"]) and "apc_tokens_total" not in value
+assert 0 < float(value["apc_mfu_ratio"]) < 1
 assert value["apc_request_seconds_bucket{le=\"+Inf\"}"] == value["apc_requests_total"]
 for name in value: assert f"# TYPE {re.sub('_(bucket|sum|count)?({.*)?$', '', name) if 'seconds_' in name else name.split('{')[0]} " in body, name
 assert ".npy" not in body and int(ask(b"GET / HTTP/1.0\n\n").split("\napc_steps_total ")[1].split()[0]) >= int(value["apc_steps_total"])
@@ -177,8 +207,8 @@ P
 script -qec "TERM=xterm ./trainer --steps 9 $data" /dev/null >shown </dev/null
 check "one line" /usr/bin/python3 -c '
 text = open("shown", newline="").read()
-assert "\r\033[Kstep 1/9  loss " in text and " samples/s  " in text and " left" in text and "\nstep 9 " in "\n" + text.split("\033[K")[-1], repr(text)
+assert "\r\033[Kstep 1/9  loss " in text and " samples/s  mfu " in text and " left" in text and "\nstep 9 " in "\n" + text.split("\033[K")[-1], repr(text)
 assert "\nstep 4 " not in text, text'
 script -qec "TERM=dumb ./trainer --steps 9 $data" /dev/null >shown </dev/null
 check "lines" [ "$(grep -c '^step [1-9] ' shown)" -eq 9 ]
-summary 41
+summary 47

@@ -44,6 +44,9 @@ static void work(const char *lines, int products, double flops, double bytes) {
     OpPart p = whole(m, m->funcs.items[0]);
     CHECKF(op_products(&p, x) == products, "%s: %d products", lines, op_products(&p, x));
     CHECKF(op_flops(&p) == flops, "%s: %g operations", lines, op_flops(&p));
+    int64_t adds = 0;
+    CHECKF(ex_get_const(op_multiply_adds(m, p.op, p.rule), &adds) && (double)adds == (products ? flops / 2 : 0),
+           "%s: %g multiply-adds", lines, (double)adds);
     CHECKF(op_bytes(&p) == bytes, "%s: %g bytes", lines, op_bytes(&p));
     module_free(m);
   }

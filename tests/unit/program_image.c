@@ -1,4 +1,5 @@
 /* tests/unit/program_image.c - building, opening, damaging, printing and sizing Programs. */
+#include <math.h>
 #include <stdint.h>
 #include <stdlib.h>
 
@@ -77,7 +78,12 @@ static ProgramBuilder *example(void) {
       b, &(ProgramPort){program_string(b, "x"), DT_f32, dims, PROGRAM_NONE, PROGRAM_NONE, 0, PROGRAM_NONE, {0}});
   program_add_ports(
       b, &(ProgramPort){program_string(b, "y"), DT_f32, dims, PROGRAM_NONE, PROGRAM_NONE, 0, PROGRAM_NONE, {0}});
-  program_add_entries(b, &(ProgramEntry){program_string(b, "main"), 0, 0, 1, 1, 1});
+  uint32_t flops[] = {3, program_expr(b, PX_mul, batch, four), 1, four};
+  program_add_entries(b, &(ProgramEntry){.name = program_string(b, "main"),
+                                         .n_inputs = 1,
+                                         .outputs = 1,
+                                         .n_outputs = 1,
+                                         .flops = program_list_of(b, 4, flops)});
   for (uint32_t stage = 0; stage < 2; stage++) {
     program_add_schedules(b, &(ProgramSchedule){2 * stage, 2});
     uint32_t body = add_exchange_body(b, stage, batch);
@@ -132,7 +138,7 @@ static Image finish(ProgramBuilder *b) {
   program_embed_image(b, PIMAGE_cubin, "sm_80", 100, 0);
   program_embed_image(b, PIMAGE_cubin, "sm_90", 5000, 0);
   RtError error = {0};
-  ProgramFacts facts = {"example", "cpux4", "test", 2, 1, NULL};
+  ProgramFacts facts = {"example", "cpux4", "test", 2, 1, NULL, 2e12, "bf16"};
   CHECKF(program_builder_finish(b, &facts, &image.bytes, &image.n, &error) == RT_OK, "%s", error.text);
   program_builder_free(b);
   return image;
@@ -160,14 +166,15 @@ static void prints(void) {
   Text t = {.arena = a};
   program_print(&p, &t);
   const char *const parts[] = {
-      "program 14 \"example\" for cpux4\nsymbol batch min 2 max 64 multiple 2 hint 8\n"
+      "program 15 \"example\" for cpux4\npeak 2e+12 of \"bf16\"\nsymbol batch min 2 max 64 multiple 2 hint 8\n"
       "mesh [tp=2, mb=2 time] stages 2\n",
       "group 0 tp\nblob 0 \"w.bin\" bytes 4096\nblob 1 embedded bytes 100\nblob 2 embedded bytes 5000\n"
       "image cubin \"sm_80\" in blob 1\nimage cubin \"sm_90\" in blob 2\n",
       "param \"rows\" stage 0 : f32[4, 4] part @tp*2 .. (@tp*2) + 2, 0 .. 4 = blob 0 offset 64 strides [4, 1] in b4\n",
       "state \"s\" stage 1 : f32[batch] part 0 .. batch = 0.5 in b6\n",
       "buffer b2 \"x\" input stage 1 bytes (batch div 2)*16 slots 2 live 0..2 of body 1\n",
-      "entry main\n  input \"x\" : f32[batch, 4]\n  output \"y\" : f32[batch, 4]\n  stage 0: fwd.first(0) "
+      "entry main\n  input \"x\" : f32[batch, 4]\n  output \"y\" : f32[batch, 4]\n  flops 3 * (batch*4) + 1 * (4)\n  "
+      "stage 0: fwd.first(0) "
       "fwd.first(1)\n",
       "body 0 fwd.first of main stage 0\n  fill b0:f32[batch div 2, 4] value 1  # fill\n",
       "  all_reduce over tp b0:f32[batch div 2, 4] b1:f32[batch div 2, 4] sum key 0 event 0  # sum\n",
@@ -191,6 +198,12 @@ static void ranks_and_groups(void) {
   int64_t c[PROGRAM_MAX_AXES];
   program_coordinates(&p, 3, c);
   CHECK(c[0] == 1 && c[1] == 0 && program_rank_at(&p, 1, c) == 3);
+  CHECK(program_flops(&p, 0, (int64_t[]){8}) == 3 * 8 * 4 + 4 && isnan(program_flops(&p, 0, (int64_t[]){INT64_MAX})));
+  Program without = p; /* an entry that is no training step */
+  ProgramEntry entry = p.entries[0];
+  entry.flops.n = 0;
+  without.entries = &entry;
+  CHECK(isnan(program_flops(&without, 0, (int64_t[]){8})));
   ProgramMembers m = program_group_of(&p, 0, 3);
   CHECK(m.n == 2 && program_member(&m, 0) == 2 && program_member(&m, 1) == 3 && m.place == 1);
   program_close(&p);
@@ -383,7 +396,7 @@ enum { ALL_SPECS = sizeof all_specs / sizeof *all_specs };
 /* With the images of a mask over `specs`; false after the reason. */
 static bool open_with(const ImageSpec *specs, uint32_t mask, Program *p, void **bytes, RtError *error) {
   ProgramBuilder *b = example();
-  ProgramFacts facts = {"example", "cpux4", "test", 2, 1, NULL};
+  ProgramFacts facts = {"example", "cpux4", "test", 2, 1, NULL, 2e12, "bf16"};
   size_t n;
   for (uint32_t i = 0; i < 32; i++)
     if (mask >> i & 1) program_embed_image(b, specs[i].kind, specs[i].arch, 100 + i, 0);
