@@ -173,6 +173,47 @@ ApcStatus apc_bind_output(ApcModel *model, const char *name, ApcType type, void 
  * number is negative or above 65536, if ranks run already, or with the ranks of a launcher. */
 ApcStatus apc_set_threads(ApcModel *model, int threads);
 
+/* ---- tensors on a device: programs for GPUs only, APC_BAD_INPUT for others; APC_UNSUPPORTED with the ranks of a
+ * launcher
+ *
+ * The memory is the caller's, of CUDA device `device` (its number in this process): from cudaMalloc, cuMemAlloc,
+ * apc_device_alloc, or an allocator over them such as PyTorch's.  Ranks are other processes and use the memory by
+ * CUDA's handles for that, so APC_UNSUPPORTED for memory that has none: of cudaMallocAsync, cuMemCreate, or managed.
+ *
+ * A tensor is whole on one device, whatever the number of ranks: every rank copies its part from there or to there,
+ * from another GPU over NVLink or PCIe.  No value goes through the host, except that apc_run also copies inputs with
+ * indices, or with values that the program was compiled for, to the host, in order to check them.
+ *
+ * Order: a request waits for all work that was given before to the default stream of the device, and to streams that
+ * are ordered with it.  Work of other streams must have ended.  Results are complete when apc_run or apc_wait returns.
+ */
+
+/* Binds an input as apc_bind_input does, to memory of a device.  Ranks read it during the request: it must stay valid
+ * and unchanged until apc_run, or apc_wait, returns.  Once it is freed, bind the input anew before the next request.
+ * APC_BAD_INPUT if it is not memory of that device, or has too few bytes. */
+ApcStatus apc_bind_device_input(ApcModel *model, const char *name, ApcType type, int rank, const int64_t *dims,
+                                int device, const void *data);
+/* Binds an output as apc_bind_output does; NULL ends the binding.  The ranks write it directly: its contents are
+ * undefined during a request, and after one that failed.  apc_output_shape reports its shape; the other functions of
+ * outputs return APC_USAGE for it.  The memory may not be that of an input, and the output may not feed one. */
+ApcStatus apc_bind_device_output(ApcModel *model, const char *name, ApcType type, int device, void *data, size_t bytes);
+/* Reports the shape and the bytes that an output of an entry (NULL: the selected one) will have with the bound inputs,
+ * for an output in memory of any kind.  APC_USAGE if there is no such output; APC_BAD_INPUT if the inputs do not fit.
+ */
+ApcStatus apc_expected_shape(ApcModel *model, const char *entry, const char *name, int *rank,
+                             int64_t dims[APC_MAX_RANK], size_t *bytes);
+
+/* apc_device_alloc allocates memory that can be bound; it stays valid until apc_device_free, even after apc_close.
+ * apc_device_data returns its address.  apc_device_free may be called from any thread; NULL is allowed.
+ * apc_device_read and apc_device_write copy `bytes`, from `offset` on, to and from the host's memory, after earlier
+ * work of the default stream, and wait.  APC_USAGE if the memory is smaller; APC_FAILED if the device fails. */
+typedef struct ApcDeviceMemory ApcDeviceMemory;
+ApcStatus apc_device_alloc(ApcModel *model, int device, size_t bytes, ApcDeviceMemory **memory);
+void *apc_device_data(const ApcDeviceMemory *memory);
+void apc_device_free(ApcDeviceMemory *memory);
+ApcStatus apc_device_read(const ApcDeviceMemory *memory, size_t offset, void *to, size_t bytes);
+ApcStatus apc_device_write(ApcDeviceMemory *memory, size_t offset, const void *from, size_t bytes);
+
 /* ---- running */
 
 /* Runs an entry (NULL: the selected one) with the bound inputs; returns when all outputs are ready.  Starts the ranks

@@ -5,6 +5,7 @@
 
 Needs NumPy.  PyTorch is needed only to export a torch module.  docs/guide/python.md is the guide.
 """
+from ._devices import DeviceArray
 from ._errors import (BadInput, Error, InternalError, Late, Mismatch, Missing, RunFailed, Undecided,
                       UsageError)
 from ._export import export
@@ -13,6 +14,6 @@ from ._results import Alternative, Diagnostic, Plan, Profile, Step, Verification
 from ._model import Model, States, TensorInfo, compile, load
 from ._train import Training, train
 
-__all__ = ["compile", "load", "plan", "train", "export", "Model", "States", "TensorInfo", "Training", "Plan", "Alternative",
-           "Verification", "Profile", "Step", "Diagnostic", "Error", "BadInput", "UsageError", "Undecided", "Mismatch",
+__all__ = ["compile", "load", "plan", "train", "export", "Model", "States", "TensorInfo", "DeviceArray", "Training",
+           "Plan", "Alternative", "Verification", "Profile", "Step", "Diagnostic", "Error", "BadInput", "UsageError", "Undecided", "Mismatch",
            "Missing", "RunFailed", "Late", "InternalError"]

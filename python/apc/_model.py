@@ -15,6 +15,7 @@ from typing import Any, Iterator, Mapping, Sequence
 import numpy as np
 
 from . import _native
+from ._devices import DeviceArray
 from ._errors import BadInput, UsageError
 from ._export import model_file
 from ._native import SIZES, TYPES, Dims, OptionsC, TensorInfoC, byref, check
@@ -183,8 +184,9 @@ class Model:
         """Runs an entry, and returns its output, or a dictionary of outputs by name if it has several.
 
         Inputs are given in order or by name: NumPy arrays, and everything with `__dlpack__` (torch tensors) or
-        `__array_interface__`, in host memory and of the input's type.  Numbers and lists take the input's type.  A
-        C-contiguous tensor is read where it lies; another layout is copied first.
+        `__array_interface__`, of the input's type.  Numbers and lists take the input's type.  A C-contiguous tensor is
+        read where it lies; another layout is copied first.  A program for GPUs also takes tensors on CUDA devices; then
+        the results are on the device of the first of them, as `DeviceArray` (`torch.from_dlpack(y)`).
 
         `out` is memory for the outputs: an array or tensor if there is one output, a dictionary by name for several.
         It is contiguous, and has the type and shape of the output; the ranks' results are copied there directly, and
@@ -210,32 +212,55 @@ class Model:
             if name not in {t.name for t in e.outputs}:
                 raise UsageError(f"out= names {name!r}, which is no output")
         with self._lock:
-            self._run(e, values, given)
-            results = {t.name: self._read(e, t, given.get(t.name)) for t in e.outputs}
-        return next(iter(results.values())) if len(results) == 1 else results
+            results = self._run(e, values, given)
+            for t in e.outputs:
+                if t.name not in results:
+                    results[t.name] = self._read(e, t, given.get(t.name))
+        return next(iter(results.values())) if len(e.outputs) == 1 else {t.name: results[t.name] for t in e.outputs}
 
-    def _run(self, e: Entry, values: Mapping[str, Any], out: Mapping[str, Any]) -> None:
+    def _run(self, e: Entry, values: Mapping[str, Any], out: Mapping[str, Any]) -> dict[str, Any]:
+        """Runs an entry, and returns the results that are on a device."""
         lib, p = self._lib, self._open()
         held = []  # memory stays valid until the run has ended
         bound = []
+        device = None
+        results: dict[str, Any] = {}
         try:
             for name, value in values.items():
                 word, kind = e.kinds[name]
                 m = memory(value, kind, name)
                 held.append(m)
-                check(p, lib.apc_bind_input(p, word, kind, len(m.shape), dims_of(m.shape, name), m.address))
-            for name, value in out.items():
+                dims = dims_of(m.shape, name)
+                if m.device is None:
+                    check(p, lib.apc_bind_input(p, word, kind, len(m.shape), dims, m.address))
+                else:
+                    check(p, lib.apc_bind_device_input(p, word, kind, len(m.shape), dims, m.device, m.address))
+                    device = m.device if device is None else device
+            if device is not None:
+                results = {t.name: self._device_result(e, t, device) for t in e.outputs if t.name not in out}
+            for name, value in (*out.items(), *results.items()):
                 word, kind = e.kinds[name]
                 m = memory(value, kind, name, out=True)
                 held.append(m)
                 bytes_ = math.prod(m.shape) * SIZES[kind]
                 if bytes_ > 0:
-                    check(p, lib.apc_bind_output(p, word, kind, m.address, bytes_))
                     bound.append((word, kind))
+                    if m.device is None:
+                        check(p, lib.apc_bind_output(p, word, kind, m.address, bytes_))
+                    else:
+                        check(p, lib.apc_bind_device_output(p, word, kind, m.device, m.address, bytes_))
             check(p, lib.apc_run(p, e.name.encode()))
         finally:
             for word, kind in bound:
                 lib.apc_bind_output(p, word, kind, None, 0)
+        return results
+
+    def _device_result(self, e: Entry, t: TensorInfo, device: int) -> DeviceArray:
+        word, kind = e.kinds[t.name]
+        rank, dims, size = c_int(), Dims(), c_size_t()
+        check(self._open(), self._lib.apc_expected_shape(self._pointer, e.name.encode(), word, byref(rank), dims,
+                                                         byref(size)))
+        return DeviceArray(self, device, kind, tuple(dims[:rank.value]), size.value)
 
     def _read(self, e: Entry, t: TensorInfo, out: Any) -> Any:
         lib, p = self._lib, self._open()

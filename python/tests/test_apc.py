@@ -120,12 +120,80 @@ def test_dlpack(mlp):
     out = np.zeros_like(y)
     mlp(x, out=Dlpack(out))
     assert np.array_equal(out, y)
-    with pytest.raises(apc.BadInput, match="device type 2"):
+    with pytest.raises(apc.BadInput, match="input 'x': the program runs on CPUs .* copy the tensor to the host"):
         mlp(Dlpack(x, device=2))
+    with pytest.raises(apc.BadInput, match="managed memory"):
+        mlp(Dlpack(x, device=13))
     count = sys.getrefcount(x)
     for _ in range(10):
         mlp(Dlpack(x))
     assert sys.getrefcount(x) == count  # every capsule has released the array
+
+
+def on_device(work, gpu):
+    """Run by the next test in a process that finds the doubles of CUDA: tensors on a device, with other libraries."""
+    class Tensor:
+        """A tensor of another library, by DLPack alone; `streams` lists what consumers asked for."""
+
+        def __init__(self, array):
+            self.array, self.streams = array, []
+
+        def __dlpack_device__(self):
+            return self.array.__dlpack_device__()
+
+        def __dlpack__(self, stream=None):
+            self.streams.append(stream)
+            return self.array.__dlpack__(stream=stream)
+
+    from apc import _devices, _tensors
+    with apc.compile(MLP, **{**SMALL, "target": gpu}, save_temps=work) as m:
+        m._lib.apc_device_write.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p, ctypes.c_size_t]
+
+        def put(array, device):
+            made = apc.DeviceArray(m, device, 0, array.shape, array.nbytes)
+            assert m._lib.apc_device_write(made._memory, 0, np.ascontiguousarray(array).ctypes.data, array.nbytes) == 0
+            return made
+
+        x = numbers()
+        y = m(x)
+        for device in (0, 1, 1, 1):
+            given = Tensor(put(x, device))
+            z = m(given)
+            assert isinstance(z, apc.DeviceArray) and z.device == device and z.shape == (8, 16) and z.dtype == "f32"
+            assert given.streams == [1] and np.array_equal(z.numpy(), y) and np.array_equal(np.asarray(z), y)
+            assert z.__dlpack_device__() == (2, device) and len(z) == 8
+        again = _tensors.memory(z, 0, "z")
+        assert again.address == z.address and again.device == 1
+        interface = z.__cuda_array_interface__
+        assert interface["data"] == (z.address, False) and interface["typestr"] == "<f4"
+        assert interface["shape"] == (8, 16)
+        out = put(np.zeros((8, 16), np.float32), 1)
+        assert m(x, out=out) is out and np.array_equal(out.numpy(), y)  # from the host to a device
+        host = np.zeros_like(y)
+        assert m(put(x, 0), out=host) is host and np.array_equal(host, y)
+        assert np.array_equal(m(m(put(x, 1))).numpy(), m(y))  # a result is an input
+        small = put(np.zeros((8, 15), np.float32), 0)
+        for wrong in (lambda: m(small), lambda: m(x, out=small)):
+            with pytest.raises(apc.BadInput):
+                wrong()
+        with pytest.raises(BufferError):
+            z.__dlpack__(dl_device=(1, 0))
+        again = given = None
+        gc.collect()
+        assert not _devices.given  # every capsule has released its array
+    assert np.array_equal(z.numpy(), y)  # results outlive the model
+    print("fine")
+
+
+def test_device_tensors(tmp_path):
+    home = Path(os.environ["APC_HOME"]).resolve()
+    if not (home / "doubles/libcuda.so.1").exists():
+        pytest.skip("no doubles of CUDA")
+    env = {**os.environ, "LD_LIBRARY_PATH": f"{home}/doubles", "DOUBLES_TEXTS": str(tmp_path), "APC_HOME": str(home)}
+    done = subprocess.run([sys.executable, "-c", f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r})\n"
+                           f"import test_apc; test_apc.on_device({str(tmp_path)!r}, 'dgx-a100x2')"],
+                          env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    assert done.returncode == 0 and done.stdout.endswith("fine\n"), done.stdout
 
 
 def test_contiguous_memory_is_not_copied():

@@ -4,6 +4,9 @@
  * I/O area: a RankReport per rank, then the inputs and the outputs of the entry, each at a multiple of PROGRAM_ALIGN.
  * Host and ranks compute the places from the symbols with the same function.
  *
+ * An input or output may lie in the caller's memory of a device instead: the area has a DevicePlace for it
+ * (runtime/device/device.h), after the tensors, and its bytes in the area are not used.
+ *
  * Inputs or outputs may be tensors of a safetensors file instead: then a RequestFile follows, every rank reads or
  * writes its own parts of the file (runtime/exec/entry_file.h), and nothing is in the I/O area.
  */
@@ -58,6 +61,8 @@ typedef struct RequestHead {
   uint32_t entry;
   uint32_t n_symbols;
   uint32_t number; /* counts requests; part of the communication keys */
+  uint32_t n_places;
+  uint64_t places; /* the first of n_places DevicePlaces, in bytes from the begin of the area */
 } RequestHead;
 
 /* A rank's report, written at the end of each request. */
