@@ -255,6 +255,15 @@ ApcStatus apc_write_entry(ApcModel *model, const char *entry, const char *path, 
  * are not used, and outputs are dropped.  APC_BAD_INPUT if the tensors of the file are not exactly the inputs. */
 ApcStatus apc_read_entry(ApcModel *model, const char *entry, const char *path);
 
+/* Write and read a checkpoint of a training program, DIR/checkpoint.safetensors: all trained weights and the states of
+ * the optimizer, the number of steps, checksums.  It is the file of the program's options --checkpoint and --resume, so
+ * either may continue what the other began; only the identity of data files is missing.  apc_write_checkpoint makes the
+ * folder if needed, and replaces the file at once.  apc_read_checkpoint sets *steps, the number of the next step
+ * counted from 0, which the input `step` takes.  APC_USAGE without --train; APC_BAD_INPUT for a damaged file or one of
+ * another model: then nothing has changed. */
+ApcStatus apc_write_checkpoint(ApcModel *model, const char *dir, int64_t steps);
+ApcStatus apc_read_checkpoint(ApcModel *model, const char *dir, int64_t *steps);
+
 /* apc_save_states writes all states as the tensors of a safetensors file, such as the cache of a system prompt;
  * apc_load_states replaces the states by those of a file.  The file has whole tensors, so a program that splits the
  * states otherwise, or over another number of ranks, can load it.  Every rank reads and writes its own parts, so all

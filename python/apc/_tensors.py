@@ -1,7 +1,8 @@
 """Tensors of other libraries as memory: address, type, shape.  NumPy arrays and everything with __dlpack__.
 
-A C-contiguous tensor, of the host or of a CUDA device, is used where it lies; any other layout is copied once.  A DLPack
-capsule is held until the run has ended, and then frees the tensor by its own destructor; so it is never marked as used.
+A C-contiguous tensor, of the host or of a CUDA device, is used where it lies; any other layout is copied once.  A
+DLPack capsule is held until the run has ended, and then frees the tensor by its own destructor; so it is never marked
+as used.
 """
 from __future__ import annotations
 

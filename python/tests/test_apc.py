@@ -316,6 +316,65 @@ def test_training_gives_the_losses_of_the_program(tmp_path):
         apc.train(MLP, [], "mse", **SMALL)
 
 
+def test_checkpoints_are_the_programs(tmp_path):
+    """Python continues what the program began, and the reverse, to the same bits as an uninterrupted run."""
+    rng = np.random.default_rng(1)
+    x, labels = (rng.standard_normal((32, 16), dtype=np.float32) for _ in range(2))
+    np.save(tmp_path / "x.npy", x), np.save(tmp_path / "labels.npy", labels)
+    batches = [(x[i:i + 8], labels[i:i + 8]) for i in range(0, 32, 8)]
+    text = apc.optimizer("adamw", lr=1e-2, schedule="cosine", warmup=2, steps=7)
+    given = {"loss": "mse", "optimizer": text, "eval": batches[:2], "evals": 3, **SMALL}
+    with apc.train(MLP, batches, steps=7, **given) as t:
+        whole = list(t)
+        t.save(tmp_path / "whole")
+        assert t.evaluate_all(batches[:2]) == t.eval_loss == whole[6].eval_loss
+    assert [s.eval_loss is not None for s in whole] == [False, False, True, False, False, True, True]
+    assert whole[0].lr < whole[1].lr > whole[6].lr
+    with apc.train(MLP, batches, steps=7, checkpoint=tmp_path / "at", every=2, out=tmp_path / "program", **given) as t:
+        for s in t:
+            if s.step == 2:
+                assert (tmp_path / "at/checkpoint.safetensors").exists()
+            if s.step == 3:
+                break  # the end of the block writes a checkpoint
+    run = [str(tmp_path / "program"), "--data", f"x=@{tmp_path}/x.npy", "--data", f"labels=@{tmp_path}/labels.npy",
+           "--shuffle", "none", "--checkpoint", str(tmp_path / "at"), "--resume", str(tmp_path / "at"), "--steps"]
+    said = subprocess.run(run + ["5", "--json"], stdout=subprocess.PIPE, text=True, check=True).stdout
+    losses = [d["loss"] for d in map(json.loads, said.splitlines()) if "loss" in d]
+    assert losses == pytest.approx([s.loss for s in whole[3:5]], rel=1e-6)
+    for data in (batches, iter(batches + batches), lambda step: batches[step % 4] if step < 7 else None):
+        with apc.train(MLP, data, steps=7, resume=tmp_path / "at", **given) as t:
+            assert [(s.step, s.loss, s.eval_loss) for s in t] == [(s.step, s.loss, s.eval_loss) for s in whole[5:]]
+            t.save(tmp_path / "again")
+        assert (tmp_path / "again").read_bytes() == (tmp_path / "whole").read_bytes()
+    file = tmp_path / "at/checkpoint.safetensors"
+    file.write_bytes(file.read_bytes()[:-1] + b"?")
+    with pytest.raises(apc.BadInput, match="does not match its checksum"):
+        apc.train(MLP, batches, steps=7, resume=tmp_path / "at", **given)
+    with pytest.raises(apc.BadInput, match="No such file"):
+        apc.train(MLP, batches, steps=7, resume=tmp_path / "none", **given)
+    with pytest.raises(apc.UsageError, match="checkpoint="):
+        apc.train(MLP, batches, steps=7, every=2, **given)
+
+
+def test_steps_that_are_not_finite(tmp_path):
+    rng = np.random.default_rng(1)
+    good, bad = [(rng.standard_normal((8, 16), dtype=np.float32),) * 2 for _ in range(2)]
+    bad = (bad[0] * np.inf, bad[1])
+    data = [good, bad, good, bad, bad]
+    with apc.train(MLP, data, "mse", steps=5, checkpoint=tmp_path, skip_nonfinite=1, **SMALL) as t:
+        assert [next(t).undone for _ in range(4)] == [False, True, False, True]
+        with pytest.raises(apc.RunFailed, match="step 5: loss nan"):
+            next(t)
+    assert not (tmp_path / "checkpoint.safetensors").exists()
+    with apc.train(MLP, [good, bad], "mse", **SMALL) as t, pytest.raises(apc.RunFailed):
+        list(t)
+    with apc.train(MLP, lambda step: good, "mse", **SMALL) as t:  # endless
+        for s in t:
+            if s.step == 3:
+                t.stop()
+    assert s.step == 3
+
+
 class Module:
     """A stand-in for a torch module."""
 
