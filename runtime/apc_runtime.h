@@ -276,6 +276,25 @@ ApcStatus apc_read_checkpoint(ApcModel *model, const char *dir, int64_t *steps);
 ApcStatus apc_save_states(ApcModel *model, const char *path);
 ApcStatus apc_load_states(ApcModel *model, const char *path);
 
+/* States as arrays.  apc_state_shape reports the present shape of a state and its bytes.  apc_read_state and
+ * apc_write_state copy a box of it: extents[rank] elements from start[rank] on, as a C-contiguous array of `bytes`;
+ * start NULL is 0, extents NULL is all from there on.  So a cache can be truncated to its first positions, or one
+ * sequence of a batch copied to another.  APC_USAGE if there is no such state, or the states are initial, or `bytes`
+ * differs; APC_BAD_INPUT if the box is not inside the state.  Only for ranks that this process started. */
+ApcStatus apc_state_shape(ApcModel *model, const char *name, int *rank, int64_t dims[APC_MAX_RANK], size_t *bytes);
+ApcStatus apc_read_state(ApcModel *model, const char *name, const int64_t *start, const int64_t *extents, void *data,
+                         size_t bytes);
+ApcStatus apc_write_state(ApcModel *model, const char *name, const int64_t *start, const int64_t *extents,
+                          const void *data, size_t bytes);
+/* Copies of all states in this process's memory, as whole tensors: apc_copy_states makes one, apc_restore_states
+ * replaces the states by it, as often as wanted, and in any model with the same states, whatever its split;
+ * apc_free_states frees it, even after apc_close; NULL is allowed.  Statuses are those of apc_save_states and
+ * apc_load_states. */
+typedef struct ApcStates ApcStates;
+ApcStatus apc_copy_states(ApcModel *model, ApcStates **copy);
+ApcStatus apc_restore_states(ApcModel *model, const ApcStates *copy);
+void apc_free_states(ApcStates *copy);
+
 /* Returns how many requests the last apc_run served at once: the leading dimension of its first input that is not a
  * scalar, if its first output has the same leading dimension; else 1. */
 int64_t apc_batch(const ApcModel *model);

@@ -28,7 +28,7 @@ capsule_is.restype, capsule_is.argtypes = ctypes.c_int, [c_void_p, c_char_p]
 capsule_get = ctypes.pythonapi["PyCapsule_GetPointer"]
 capsule_get.restype, capsule_get.argtypes = c_void_p, [c_void_p, c_char_p]
 
-# What consumers hold: the C structs, and the array that owns the memory, by the address of the struct.
+# Held by consumers: the C structs, and the array that owns the memory, by the address of the struct.
 given: dict[int, tuple[Any, ...]] = {}
 
 

@@ -10,7 +10,7 @@ import weakref
 from ctypes import c_int, c_size_t, c_void_p
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Iterator, Mapping, Sequence
+from typing import Any, Mapping, Sequence
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from ._errors import BadInput, UsageError
 from ._export import model_file
 from ._native import SIZES, TYPES, Dims, OptionsC, TensorInfoC, byref, check
 from ._results import Plan, Profile, Verification
+from ._states import States
 from ._tensors import dims_of, memory, numpy_dtype
 from ._tool import option_words, run_json
 
@@ -40,50 +41,6 @@ class Entry:
         self.name, self.inputs, self.outputs = name, inputs, outputs
         self.kinds = {t.name: (t.name.encode(), TYPES.index(t.dtype)) for t in inputs + outputs}
         self.input_names = frozenset(t.name for t in inputs)
-
-
-class States:
-    """The states of a model (KV caches), which its ranks keep from call to call: a sequence of `TensorInfo`.
-
-    `reset` gives them their initial values.  `save` and `load` write and read a safetensors file with whole tensors,
-    such as the cache of a system prompt; a program with the same weights and another split may load it too.
-    """
-
-    def __init__(self, model: "Model"):
-        self._model = model
-
-    def _infos(self) -> list[TensorInfo]:
-        m = self._model
-        with m._lock:
-            return m._infos(m._lib.apc_states(m._open()), m._lib.apc_state_info)
-
-    def __len__(self) -> int:
-        return len(self._infos())
-
-    def __iter__(self) -> Iterator[TensorInfo]:
-        return iter(self._infos())
-
-    def __getitem__(self, index: int) -> TensorInfo:
-        return self._infos()[index]
-
-    def reset(self) -> None:
-        """Gives the states their initial values."""
-        self._model.reset()
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes the states to a safetensors file.  UsageError if they have their initial values."""
-        m = self._model
-        with m._lock:
-            check(m._open(), m._lib.apc_save_states(m._pointer, os.fsencode(path)))
-
-    def load(self, path: str | os.PathLike[str]) -> None:
-        """Replaces the states by those of a file.  BadInput, and no change, if they differ in names, types or sizes."""
-        m = self._model
-        with m._lock:
-            check(m._open(), m._lib.apc_load_states(m._pointer, os.fsencode(path)))
-
-    def __repr__(self) -> str:
-        return f"<apc.States {', '.join(t.name for t in self)}>"
 
 
 class Model:

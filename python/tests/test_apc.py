@@ -96,6 +96,65 @@ def test_states(tmp_path):
             m.states.load(tmp_path / "absent")
 
 
+def test_states_as_arrays():
+    sizes = {"cache": 1, "layers": 1, "d": 16, "heads": 2, "ffn": 16, "vocab": 32, "ctx": 16}
+
+    def decode(m, at, token=None):
+        return m(tokens=[[at * 7 % 32 if token is None else token]] * 2, at=at, entry="decode")
+
+    given = {"defines": sizes, "dims": {"batch": 2, "seq": 4}}
+    with apc.compile(ROOT / "examples/llama.apc", "cpux2", tp=2, **given) as m, \
+            apc.compile(ROOT / "examples/llama.apc", "cpux2", pp=2, micro_batches=2, **given) as other:
+        name = m.states[0].name
+        assert name in m.states and "x" not in m.states and m.states[name].dims == (2, 2, 16, 8)
+        for initial in (lambda: m.states[name].shape, m.states.copy, lambda: m.states[name][0]):
+            with pytest.raises(apc.UsageError, match="initial"):
+                initial()
+        for at in range(3):
+            decode(m, at)
+        prompt = m.states.copy()
+        assert prompt.nbytes == 2 * 2 * 2 * 16 * 8 * 4
+        keys = m.states[name]
+        whole = np.asarray(keys)
+        assert whole.shape == keys.shape == (2, 2, 16, 8) and len(keys) == 2
+        assert np.abs(whole[:, :, :3]).min() > 0 and not whole[:, :, 3:].any()
+        for key in (0, -1, (slice(None), 1), (1, 0, slice(1, 3)), (Ellipsis, 5), (0, Ellipsis, slice(2, 7)),
+                    (slice(None), 0, slice(4, 0, -2)), (0, 1, 2, 3), slice(2, 2)):
+            assert np.array_equal(keys[key], whole[key]), key
+        wanted = [decode(m, at) for at in (3, 4)]
+        for model in (m, other, m):  # another split takes the same copy
+            model.states.restore(prompt)
+            assert np.array_equal(np.asarray(model.states[name]), whole)
+            for at, y in zip((3, 4), wanted):
+                np.testing.assert_allclose(decode(model, at), y, rtol=1e-5, atol=1e-6)
+        m.states.restore(prompt)
+        decode(m, 3, token=9)
+        for s in m.states:  # truncated to three positions
+            s[:, :, 3:] = 0
+        assert np.array_equal(decode(m, 3), wanted[0])
+        for s in other.states:
+            s[1] = s[0] * np.float32(2)
+            s[:, :, ::5] = 7.0
+            assert np.array_equal(np.asarray(s)[1, :, 1], 2 * np.asarray(s)[0, :, 1])
+            assert (s[:, :, 5] == 7).all() and (s[:, :, 1] != 7).all()
+        for wrong in (lambda: keys[2], lambda: keys[0, 0, 0, 0, 0], lambda: keys[Ellipsis, 0, Ellipsis]):
+            with pytest.raises(IndexError):
+                wrong()
+        with pytest.raises(apc.BadInput, match="broadcast"):
+            keys[0] = np.zeros((3, 3), np.float32)
+        with pytest.raises(apc.BadInput, match="type f32"):
+            keys[0] = np.zeros((2, 16, 8))
+        with pytest.raises(apc.UsageError, match="no state 'x'"):
+            m.states["x"]
+        m.states.reset()
+        m.states.restore(prompt)  # after a reset
+        assert np.array_equal(decode(m, 3), wanted[0])
+    with apc.compile(ROOT / "examples/llama.apc", "cpu", **{**given, "defines": {**sizes, "ctx": 24}}) as m:
+        with pytest.raises(apc.BadInput, match="the copy: dimension 2 of state .* is 16, but the program has 24"):
+            m.states.restore(prompt)
+        decode(m, 0)
+
+
 class Dlpack:
     """A tensor of another library: DLPack only."""
 
@@ -182,6 +241,21 @@ def on_device(work, gpu):
         gc.collect()
         assert not _devices.given  # every capsule has released its array
     assert np.array_equal(z.numpy(), y)  # results outlive the model
+    sizes = {"cache": 1, "layers": 1, "d": 16, "heads": 2, "ffn": 16, "vocab": 32, "ctx": 16}
+    with apc.compile(ROOT / "examples/llama.apc", gpu, defines=sizes, dims={"batch": 1, "seq": 4}, tp=2,
+                     save_temps=work) as m:
+        def decode(at, token):
+            return m(tokens=[[token]], at=at, entry="decode")
+
+        decode(0, 3), decode(1, 5)
+        prompt, keys = m.states.copy(), np.asarray(m.states[0])
+        wanted = decode(2, 7)
+        m.states.restore(prompt)
+        assert np.array_equal(np.asarray(m.states[0]), keys) and not keys[:, :, 2:].any() and keys[:, :, :2].any()
+        decode(2, 9)
+        for s in m.states:
+            s[:, :, 2:] = 0
+        assert np.array_equal(decode(2, 7), wanted)
     print("fine")
 
 
@@ -448,7 +522,7 @@ def test_notebook(tmp_path, monkeypatch):
 
 def test_guide(tmp_path, monkeypatch):
     """Every Python example of the guide runs, in order; those of torch run with PyTorch only."""
-    for name in ("gpt-tiny.onnx", "gpt-tiny.inputs.npz", "mlp.apc", "largest.onnx"):
+    for name in ("gpt-tiny.onnx", "gpt-tiny.inputs.npz", "mlp.apc", "llama.apc", "largest.onnx"):
         (tmp_path / name).symlink_to(ROOT / "examples" / name)
     monkeypatch.chdir(tmp_path)
     cells = re.findall(r"^```python\n(.*?)^```", (ROOT / "docs/guide/python.md").read_text(), re.M | re.S)

@@ -162,6 +162,11 @@ struct Executor {
     uint64_t which; /* hash of the numbers with an address; 0 without any */
   } places;
   struct {
+    const RequestState *what; /* NULL: the request is of no box of a state */
+    char *values;             /* in the I/O area */
+    bool reads;               /* from the state */
+  } box;
+  struct {
     uint64_t *of; /* per output of the entry: checksum of this rank's parts in the last written file */
     uint32_t n;
   } sums;

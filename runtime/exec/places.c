@@ -57,11 +57,10 @@ static RtStatus open_place(Executor *e, const DevicePlace *list, uint32_t i, RtE
 }
 
 RtStatus exec_places_open(Executor *e, const RequestHead *head, const void *io, size_t io_bytes, RtError *error) {
-  const DevicePlace *list = (const DevicePlace *)((const char *)io + head->places);
+  const DevicePlace *list = (const DevicePlace *)((const char *)io + head->at);
   if (!head->n_places) return RT_OK;
   if (!e->ops->map) return rt_error(error, RT_INTERNAL, "the host sent places of a device to a rank without one");
-  if (head->places > io_bytes || (io_bytes - head->places) / sizeof *list < head->n_places ||
-      head->places % _Alignof(DevicePlace))
+  if (head->at > io_bytes || (io_bytes - head->at) / sizeof *list < head->n_places || head->at % _Alignof(DevicePlace))
     return rt_error(error, RT_INTERNAL, "the I/O area is too small for the places of tensors");
   RtStatus status = make_room(e, e->binding->io.n, error);
   for (uint32_t i = 0; i < head->n_places && !status; i++) status = open_place(e, list, i, error);

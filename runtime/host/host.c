@@ -435,8 +435,8 @@ static void step_text(void *context, int rank, uint32_t step, char *text, size_t
   exec_step_text(context, step, text, size);
 }
 
-/* Starts the ranks if none run.  They get the files that were checked. */
-static RtStatus start(ApcModel *m) {
+/* The ranks get the files that were checked. */
+RtStatus host_start(ApcModel *m) {
   if (m->launched) return launched_start(m->launched, &m->error);
   if (m->session) return RT_OK;
   SessionOptions options = {.path = m->path,
@@ -489,7 +489,8 @@ static RtStatus send(ApcModel *m, const RequestHead *head, const int64_t *symbol
 
 static RequestHead head_of(ApcModel *m, RequestKind kind, uint32_t entry, uint32_t n_symbols) {
   RequestHead head = {.kind = (uint32_t)kind, .entry = entry, .n_symbols = n_symbols, .number = m->requests++};
-  if (kind == REQUEST_RUN) head.n_places = m->places.n, head.places = m->places.at;
+  if (kind == REQUEST_RUN) head.n_places = m->places.n, head.at = m->places.at;
+  if (request_is_of_state(kind)) head.at = m->box;
   return head;
 }
 
@@ -514,7 +515,7 @@ static RtStatus ask(ApcModel *m, RequestKind kind, uint32_t entry, const int64_t
 
 RtStatus host_request_file(ApcModel *m, RequestKind kind, uint32_t entry, const int64_t *symbols,
                            const RequestFile *file) {
-  RtStatus status = start(m);
+  RtStatus status = host_start(m);
   return status ? status : ask(m, kind, entry, symbols, m->artifact.program.n_symbols, file);
 }
 
@@ -557,7 +558,7 @@ static RtStatus prepare(ApcModel *m, const char *entry) {
   if (!status) status = host_check_values(m, which);
   if (!status) status = lay_out(m, which);
   if (!status) status = host_outputs_check(m, which);
-  if (!status) status = start(m);
+  if (!status) status = host_start(m);
   if (!status) status = host_record_begin(m);
   if (!status) status = host_inputs_place(m, which);
   if (!status) status = host_devices_place(m, which);
@@ -662,7 +663,7 @@ ApcStatus apc_reset(ApcModel *m) {
 
 static ApcStatus ask_of_states(ApcModel *m, RequestKind kind) {
   if (!host_begin(m)) return not_loaded(m);
-  RtStatus status = start(m);
+  RtStatus status = host_start(m);
   return host_status(m, status ? status : host_request(m, kind, 0, NULL, 0));
 }
 

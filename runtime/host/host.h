@@ -91,6 +91,7 @@ struct ApcModel {
     uint32_t n;
     uint64_t at;                       /* in the I/O area */
   } places;                            /* the DevicePlaces of the last request */
+  uint64_t box;                        /* place of the RequestState of the present request in the area */
   HostStates states, kept_states;      /* of the ranks now, and at the last apc_keep */
   char (*dim_texts)[APC_MAX_RANK][64]; /* per port, then per state: the texts that ApcTensorInfo points to */
   char *description;
@@ -156,6 +157,8 @@ ApcStatus host_bind_numbers(ApcModel *m, const char *name, Tensor t);
 /* Computes the symbols from the present bindings. */
 RtStatus host_symbols(ApcModel *m, uint32_t entry, int64_t *symbols);
 
+/* Starts the ranks if none run. */
+RtStatus host_start(ApcModel *m);
 /* Sends the ranks a request and waits for its end. */
 RtStatus host_request(ApcModel *m, RequestKind kind, uint32_t entry, const int64_t *symbols, uint32_t n_symbols);
 /* The same for a request with a file of inputs or outputs; starts the ranks if none run. */
@@ -188,6 +191,17 @@ ApcStatus host_read_tensors(ApcModel *m, RequestKind kind, uint32_t entry, const
 
 /* runtime/host/state_files.c.  Notes the effect of a successful request on the sizes of the states. */
 void host_states_note(ApcModel *m, RequestKind kind, uint32_t entry, const int64_t *symbols);
+/* A tensor for a state; rank -1: there is none. */
+typedef struct StateTensor {
+  DType type;
+  int rank;
+  int64_t dims[TENSOR_MAX_RANK];
+} StateTensor;
+/* Sets the symbols for states with these sizes: as bound, else by dimensions that are just a symbol, else as planned.
+ * RT_BAD_INPUT, which begins with `who`, if the tensors are not exactly the states. */
+RtStatus host_states_symbols(ApcModel *m, const char *who, const StateTensor *tensors, int64_t *symbols);
+/* Computes the present shape of a state; RT_USAGE if the states are initial. */
+RtStatus host_state_shape(ApcModel *m, uint32_t state, StateTensor *out);
 
 /* runtime/host/outputs.c.  RT_BAD_INPUT if a result of the request at m->layout does not fit the memory bound to it. */
 RtStatus host_outputs_check(ApcModel *m, uint32_t entry);
