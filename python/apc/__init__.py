@@ -11,11 +11,11 @@ from ._errors import (BadInput, Error, InternalError, Late, Mismatch, Missing, R
 from ._export import export
 from ._tool import plan
 from ._results import Alternative, Diagnostic, Plan, Profile, Step, Verification
-from ._model import Model, TensorInfo, compile, load
+from ._model import Entry, Model, TensorInfo, compile, load
 from ._states import State, States, StatesCopy
 from ._train import Training, optimizer, train
 
-__all__ = ["compile", "load", "plan", "train", "optimizer", "export", "Model", "State", "States", "StatesCopy",
-           "TensorInfo", "DeviceArray", "Training", "Plan", "Alternative", "Verification", "Profile", "Step",
-           "Diagnostic", "Error", "BadInput", "UsageError", "Undecided", "Mismatch", "Missing", "RunFailed", "Late",
-           "InternalError"]
+__all__ = ["compile", "load", "plan", "train", "optimizer", "export", "Model", "Entry", "State", "States",
+           "StatesCopy", "TensorInfo", "DeviceArray", "Training", "Plan", "Alternative", "Verification", "Profile",
+           "Step", "Diagnostic", "Error", "BadInput", "UsageError", "Undecided", "Mismatch", "Missing", "RunFailed",
+           "Late", "InternalError"]

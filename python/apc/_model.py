@@ -34,13 +34,27 @@ class TensorInfo:
     dims: tuple[int | str, ...]
 
 
-class Entry:
+class EntryInfo:
     """An entry of a program with its inputs and outputs, and their names as bytes for calls."""
 
     def __init__(self, name: str, inputs: list[TensorInfo], outputs: list[TensorInfo]):
         self.name, self.inputs, self.outputs = name, inputs, outputs
         self.kinds = {t.name: (t.name.encode(), TYPES.index(t.dtype)) for t in inputs + outputs}
         self.input_names = frozenset(t.name for t in inputs)
+
+
+class Entry:
+    """An entry of a model as a function: `m.entries["decode"](tokens, at)` is `m(tokens, at, entry="decode")`."""
+
+    def __init__(self, model: "Model", info: EntryInfo):
+        self._model, self.name, self.inputs, self.outputs = model, info.name, info.inputs, info.outputs
+
+    def __call__(self, *args: Any, out: Any = None, **named: Any) -> Any:
+        return self._model(*args, entry=self.name, out=out, **named)
+
+    def __repr__(self) -> str:
+        ports = (", ".join(t.name for t in side) for side in (self.inputs, self.outputs))
+        return f"<apc.Entry {self.name}: {' -> '.join(ports)}>"
 
 
 class Model:
@@ -83,12 +97,12 @@ class Model:
             found.append(TensorInfo(c.name.decode(), TYPES[c.type], dims))
         return found
 
-    def _read_entries(self) -> dict[str, Entry]:
+    def _read_entries(self) -> dict[str, EntryInfo]:
         lib, p, entries = self._lib, self._pointer, {}
         for i in range(lib.apc_entries(p)):
             name = lib.apc_entry_name(p, i)
             check(p, lib.apc_select(p, name))
-            entries[name.decode()] = Entry(name.decode(), self._infos(lib.apc_inputs(p), lib.apc_input_info),
+            entries[name.decode()] = EntryInfo(name.decode(), self._infos(lib.apc_inputs(p), lib.apc_input_info),
                                            self._infos(lib.apc_outputs(p), lib.apc_output_info))
         return entries
 
@@ -97,7 +111,7 @@ class Model:
             raise UsageError("the model is closed")
         return self._pointer
 
-    def _entry(self, name: str | None) -> Entry:
+    def _entry(self, name: str | None) -> EntryInfo:
         if name is None:
             return next(iter(self._entries.values()))
         if name not in self._entries:
@@ -105,9 +119,9 @@ class Model:
         return self._entries[name]
 
     @property
-    def entries(self) -> list[str]:
-        """The names of the entries; a call runs the first one unless it names another."""
-        return list(self._entries)
+    def entries(self) -> dict[str, Entry]:
+        """The entries by name, which can be called; a call of the model runs the first one."""
+        return {name: Entry(self, e) for name, e in self._entries.items()}
 
     @property
     def inputs(self) -> list[TensorInfo]:
@@ -175,7 +189,7 @@ class Model:
                     results[t.name] = self._read(e, t, given.get(t.name))
         return next(iter(results.values())) if len(e.outputs) == 1 else {t.name: results[t.name] for t in e.outputs}
 
-    def _run(self, e: Entry, values: Mapping[str, Any], out: Mapping[str, Any]) -> dict[str, Any]:
+    def _run(self, e: EntryInfo, values: Mapping[str, Any], out: Mapping[str, Any]) -> dict[str, Any]:
         """Runs an entry, and returns the results that are on a device."""
         lib, p = self._lib, self._open()
         held = []  # memory stays valid until the run has ended
@@ -212,14 +226,14 @@ class Model:
                 lib.apc_bind_output(p, word, kind, None, 0)
         return results
 
-    def _device_result(self, e: Entry, t: TensorInfo, device: int) -> DeviceArray:
+    def _device_result(self, e: EntryInfo, t: TensorInfo, device: int) -> DeviceArray:
         word, kind = e.kinds[t.name]
         rank, dims, size = c_int(), Dims(), c_size_t()
         check(self._open(), self._lib.apc_expected_shape(self._pointer, e.name.encode(), word, byref(rank), dims,
                                                          byref(size)))
         return DeviceArray(self, device, kind, tuple(dims[:rank.value]), size.value)
 
-    def _read(self, e: Entry, t: TensorInfo, out: Any) -> Any:
+    def _read(self, e: EntryInfo, t: TensorInfo, out: Any) -> Any:
         lib, p = self._lib, self._open()
         word, kind = e.kinds[t.name]
         rank, dims, size = c_int(), Dims(), c_size_t()

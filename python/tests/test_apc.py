@@ -307,15 +307,65 @@ def test_threads(mlp):
     assert not wrong
 
 
-def test_close_ends_the_ranks():
-    def children():
-        text = subprocess.run(["ps", "-o", "pid=", "--ppid", str(os.getpid())], stdout=subprocess.PIPE, text=True)
-        return set(text.stdout.split())
+def children():
+    text = subprocess.run(["ps", "-o", "pid=", "--ppid", str(os.getpid())], stdout=subprocess.PIPE, text=True)
+    return {p for p in text.stdout.split() if Path(f"/proc/{p}/exe").exists()}
 
+
+def test_errors_stay_with_their_model(mlp):
+    """Threads call two models at the same time, some with wrong inputs; the death of one model's rank ends no other."""
+    x, failed = numbers(), []
+    y = mlp(x)
+
+    def work(m, wrong):
+        for _ in range(20):
+            try:
+                z = m(x[:, :wrong] if wrong else x)
+                ok = not wrong and np.array_equal(z, y)
+            except apc.BadInput as e:
+                ok = wrong and f"dimension 1 is {wrong}, but must be 16" in str(e)
+            if not ok:
+                failed.append((m.path, wrong))
+
+    with apc.load(mlp.path) as other, apc.load(mlp.path) as late:
+        before = children()
+        other(x)
+        ranks = children() - before
+        assert len(ranks) == 2
+        threads = [threading.Thread(target=work, args=(m, wrong))
+                   for m, wrong in ((mlp, 0), (mlp, 7), (other, 0), (other, 9), (late, 0), (late, 0), (late, 3))]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join()
+        assert not failed
+        for p in ranks:
+            os.kill(int(p), 9)
+        with pytest.raises(apc.RunFailed, match="signal 9"):
+            other(x)
+        for m in (mlp, late, other):  # the last one starts new ranks
+            assert np.array_equal(m(x), y)
+
+
+def test_entries(tmp_path):
+    sizes = {"cache": 1, "layers": 1, "d": 16, "heads": 2, "ffn": 16, "vocab": 32, "ctx": 16}
+    with apc.compile(ROOT / "examples/llama.apc", "cpu", defines=sizes, dims={"batch": 1, "seq": 4}) as m:
+        assert list(m.entries) == ["prefill", "decode"]
+        decode = m.entries["decode"]
+        assert [t.name for t in decode.inputs] == ["tokens", "at"] and decode.outputs[0].name == "logits"
+        y = decode([[3]], 0)
+        m.states.reset()
+        assert np.array_equal(m(tokens=[[3]], at=0, entry="decode"), y)
+        assert decode([[3]], at=1, out=y) is y
+        with pytest.raises(apc.UsageError, match="no entry 'x'"):
+            m(entry="x")
+
+
+def test_close_ends_the_ranks():
     m = apc.compile(MLP, **SMALL)
     before = children()
     m(numbers())
-    started = {p for p in children() - before if Path(f"/proc/{p}/exe").exists()}
+    started = children() - before
     assert started
     m.close()
     m.close()
