@@ -32,17 +32,19 @@ capsule_get.restype, capsule_get.argtypes = c_void_p, [c_void_p, c_char_p]
 given: dict[int, tuple[Any, ...]] = {}
 
 
-@ctypes.CFUNCTYPE(None, c_void_p)
 def drop(address: int) -> None:
     """The deleter of DLPack: any thread may call it."""
     given.pop(address, None)
 
 
-@ctypes.CFUNCTYPE(None, c_void_p)
 def drop_unused(capsule: int) -> None:
     """A capsule that a consumer has taken has another name, and the consumer calls the deleter."""
     if capsule_is(capsule, NAME):
         given.pop(capsule_get(capsule, NAME), None)
+
+
+CALLBACK = ctypes.CFUNCTYPE(None, c_void_p)
+deleter, destructor = CALLBACK(drop), CALLBACK(drop_unused)
 
 
 class DeviceArray:
@@ -92,10 +94,10 @@ class DeviceArray:
         code, bits = DLPACK_CODES[self.dtype], 8 * SIZES[self._kind]
         managed = DLManagedTensor(DLTensor(self.address, CUDA, self.device, n, code, bits, 1,
                                            ctypes.cast(shape, POINTER(c_int64)), ctypes.cast(strides, POINTER(c_int64)),
-                                           0), None, ctypes.cast(drop, c_void_p))
+                                           0), None, ctypes.cast(deleter, c_void_p))
         address = ctypes.addressof(managed)
         given[address] = (managed, shape, strides, self)
-        return capsule_new(address, NAME, ctypes.cast(drop_unused, c_void_p))
+        return capsule_new(address, NAME, ctypes.cast(destructor, c_void_p))
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:

@@ -22,7 +22,7 @@ def export(module: Any, path: str | os.PathLike[str], inputs: Sequence[Any] | Ma
     exported in evaluation mode and is afterwards in its present mode.  With `training` the exporter optimizes nothing,
     so that each parameter stays a weight of its own.
     """
-    import torch
+    import torch  # type: ignore[import-not-found,unused-ignore]
 
     if inputs is None:
         raise UsageError("a torch module needs inputs=(...): example arguments of its forward")

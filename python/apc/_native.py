@@ -84,7 +84,7 @@ def library() -> ctypes.CDLL:
     return lib
 
 
-def check(pointer: c_void_p, status: int) -> None:
+def check(pointer: c_void_p | None, status: int) -> None:
     """Raises the exception of a status with the explanation of the library."""
     if status:
         text = library().apc_error(pointer)

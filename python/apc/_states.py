@@ -46,7 +46,9 @@ class State:
         at = next((i for i, k in enumerate(keys) if k is Ellipsis), len(keys))
         fill = [slice(None)] * (len(shape) - len([k for k in keys if k is not Ellipsis]))
         keys = keys[:at] + fill + keys[at + 1:]
-        start, extents, inside = [], [], []
+        start: list[int] = []
+        extents: list[int] = []
+        inside: list[Any] = []
         for d, (k, n) in enumerate(zip(keys, shape)):
             if isinstance(k, slice):
                 places = range(n)[k]

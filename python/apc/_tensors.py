@@ -50,10 +50,11 @@ class Memory(NamedTuple):
 def bf16_dtype() -> np.dtype[Any] | None:
     """ml_dtypes' bfloat16, or None if that package is not installed."""
     try:
-        import ml_dtypes
+        import ml_dtypes  # type: ignore[import-not-found,unused-ignore]
     except ImportError:
         return None
-    return np.dtype(ml_dtypes.bfloat16)
+    dtype: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
+    return dtype
 
 
 def numpy_dtype(kind: int) -> np.dtype[Any]:
@@ -117,10 +118,11 @@ def of_dlpack(tensor: Any, name: str, out: bool) -> Memory:
         if not callable(getattr(tensor, "contiguous", None)):
             raise BadInput(f"{name}: a tensor on a device must be C-contiguous: copy it there first")
         return of_dlpack(tensor.contiguous(), name, out)
+    assert strides is not None  # a tensor without them is contiguous
     size = SIZES[kind]
     low = sum(min(0, (n - 1) * s) for n, s in zip(shape, strides)) * size
     high = sum(max(0, (n - 1) * s) for n, s in zip(shape, strides)) * size + size
-    raw = np.frombuffer((ctypes.c_char * (high - low)).from_address(address + low), dtype=f"u{size}")
+    raw = np.frombuffer(memoryview((ctypes.c_char * (high - low)).from_address(address + low)), dtype=f"u{size}")
     view = np.lib.stride_tricks.as_strided(raw[-low // size:], shape, [s * size for s in strides])
     copy = view.copy(order="C")
     return Memory(copy.ctypes.data, kind, shape, copy)

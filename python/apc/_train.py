@@ -26,10 +26,11 @@ class Batches:
     """
 
     def __init__(self, data: Data, first: int, repeats: bool):
-        self._function = data if callable(data) and not hasattr(data, "__iter__") else None
-        self._data: Any = data
+        given: Any = data
+        self._data = given
+        self._function = given if callable(given) and not hasattr(given, "__iter__") else None
         self._repeats = repeats
-        self._iterator: Iterator[Any] | None = None if self._function else iter(self._data)
+        self._iterator: Iterator[Any] | None = None if self._function else iter(given)
         self._again = self._iterator is not None and self._iterator is not data
         self._step = first
         self._peeked: list[Any] = []

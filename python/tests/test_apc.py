@@ -558,6 +558,13 @@ def test_wheel(tmp_path):
     assert newest <= int(have().decode().split(".")[1])
 
 
+def test_type_hints():
+    pytest.importorskip("mypy")
+    done = subprocess.run([sys.executable, "-m", "mypy", "--strict", "--cache-dir", os.devnull, ROOT / "python/apc"],
+                          stdout=subprocess.PIPE, text=True)
+    assert done.returncode == 0, done.stdout
+
+
 def run_cells(cells):
     space = {"__name__": "__main__"}
     for cell in cells:
