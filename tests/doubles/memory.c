@@ -5,10 +5,10 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -20,8 +20,9 @@ enum { PAGE = 4096, SLACK = 0xe7, SPOILT = 256 << 10 };
 typedef struct Allocation {
   MemoryPlace place;
   bool registered;
-  _Atomic int *users;  /* in memory that was given or taken: processes that have taken it */
+  bool given;          /* other processes may take it */
   MemoryHandle handle; /* of such memory */
+  int lock;            /* of taken memory: a descriptor with a shared lock of its file */
   int taken;           /* how often this process has taken it; 0: it is its own */
   struct Allocation *next;
 } Allocation;
@@ -177,9 +178,9 @@ static CUresult give_back(uint64_t at, bool on_device, bool registered) {
   if (!a || (a->place.device >= 0) != on_device || a->registered != registered || a->taken)
     return CUDA_ERROR_INVALID_VALUE;
   check_slack(a);
-  if (a->users && atomic_load(a->users))
+  if (a->given && flock(a->handle.fd, LOCK_EX | LOCK_NB)) /* a process that has taken it holds a lock while it lives */
     double_violation("memory of device %d is freed while another process uses it", a->place.device);
-  if (a->users) munmap((void *)a->users, PAGE), close(a->handle.fd);
+  if (a->given) close(a->handle.fd);
   int around = on_device ? 0 : PAGE; /* pages that are never read */
   if (!registered) munmap(bytes_of(&a->place) - around, pages(a->place.bytes) + 2 * (uint64_t)around);
   if (on_device) ranges[a->place.device].used -= a->place.bytes, note(a->place.device, -(int64_t)a->place.bytes);
@@ -192,24 +193,19 @@ static CUresult give_back(uint64_t at, bool on_device, bool registered) {
 
 #define HANDLE_CHECK UINT64_C(0x646f75626c657321)
 
-static _Atomic int *map_users(int fd, uint64_t bytes) {
-  void *at = mmap(NULL, PAGE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, (off_t)pages(bytes));
-  return at == MAP_FAILED ? NULL : at;
-}
-
 /* Replaces the pages of an allocation by those of a file with the same contents. */
 static CUresult make_shared(Allocation *a) {
   uint64_t bytes = pages(a->place.bytes);
   int fd = memfd_create("device", MFD_CLOEXEC);
-  if (fd < 0 || ftruncate(fd, (off_t)(bytes + PAGE))) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (fd < 0 || ftruncate(fd, (off_t)bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
   for (uint64_t done = 0; done < bytes;) {
     ssize_t n = pwrite(fd, bytes_of(&a->place) + done, bytes - done, (off_t)done);
     if (n <= 0) return CUDA_ERROR_OUT_OF_MEMORY;
     done += (uint64_t)n;
   }
   void *at = mmap(bytes_of(&a->place), bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0);
-  a->users = map_users(fd, a->place.bytes);
-  if (at == MAP_FAILED || !a->users) return CUDA_ERROR_OUT_OF_MEMORY;
+  if (at == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
+  a->given = true;
   a->handle = (MemoryHandle){getpid(), fd, a->place.bytes, HANDLE_CHECK};
   return CUDA_SUCCESS;
 }
@@ -217,7 +213,7 @@ static CUresult make_shared(Allocation *a) {
 CUresult memory_give(CUdeviceptr at, MemoryHandle *out) {
   Allocation *a = find(at);
   if (!a || a->place.device < 0 || a->taken) return CUDA_ERROR_INVALID_VALUE;
-  CUresult error = a->users ? CUDA_SUCCESS : make_shared(a);
+  CUresult error = a->given ? CUDA_SUCCESS : make_shared(a);
   *out = a->handle;
   return error;
 }
@@ -230,16 +226,13 @@ CUresult memory_take(int device, const MemoryHandle *h, CUdeviceptr *out) {
       return a->taken++, *out = a->place.at, CUDA_SUCCESS;
   snprintf(path, sizeof path, "/proc/%d/fd/%d", h->pid, h->fd);
   int fd = open(path, O_RDWR | O_CLOEXEC);
-  if (fd < 0) return CUDA_ERROR_INVALID_VALUE;
+  if (fd < 0 || flock(fd, LOCK_SH | LOCK_NB)) return CUDA_ERROR_INVALID_VALUE;
   reserve(device);
   Allocation *a = calloc(1, sizeof *a);
-  *a = (Allocation){.place = {device, ranges[device].end, h->bytes}, .handle = *h, .taken = 1};
-  a->users = map_users(fd, h->bytes);
+  *a = (Allocation){.place = {device, ranges[device].end, h->bytes}, .handle = *h, .lock = fd, .taken = 1};
   char *at =
       mmap(bytes_of(&a->place), pages(h->bytes), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED_NOREPLACE, fd, 0);
-  close(fd);
-  if (at != bytes_of(&a->place) || !a->users) return CUDA_ERROR_OUT_OF_MEMORY;
-  atomic_fetch_add(a->users, 1);
+  if (at != bytes_of(&a->place)) return CUDA_ERROR_OUT_OF_MEMORY;
   ranges[device].end += pages(h->bytes) + PAGE;
   insert(a);
   *out = a->place.at;
@@ -252,8 +245,7 @@ CUresult memory_leave(CUdeviceptr at) {
   a = *p;
   if (!a || !a->taken) return CUDA_ERROR_INVALID_VALUE;
   if (--a->taken) return CUDA_SUCCESS;
-  atomic_fetch_sub(a->users, 1);
-  munmap((void *)a->users, PAGE);
+  close(a->lock);
   munmap(bytes_of(&a->place), pages(a->place.bytes));
   *p = a->next;
   free(a);

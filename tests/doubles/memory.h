@@ -23,7 +23,7 @@ CUresult memory_free(CUdeviceptr at);
 uint64_t memory_used(int device);
 
 /* Memory of a device in several processes.  Its pages become those of a file in memory, which other processes open by
- * the id of this process, and which counts those that have it open: freeing it then is a violation. */
+ * the id of this process and lock while they have it: freeing it then is a violation. */
 typedef struct MemoryHandle {
   int pid, fd;
   uint64_t bytes, check;

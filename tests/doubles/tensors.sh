@@ -31,6 +31,9 @@ entry main(x: f32[8, 12]) {
 A
 try float small.apc --target dgx-a100x1
 try float small.apc --target dgx-a100x4 --dp 2 --tp 2
+expect 1 "" "${run[@]}" DOUBLES_FAIL=cuIpcOpenMemHandle_v2:3 "$tensors" float ./program
+check "a rank without the memory: $(cat out)" grep -q "cannot use memory of device .: cuIpcOpenMemHandle_v2" out
+rm -f report
 try index "$source_dir/examples/gpt-tiny.onnx" --target dgx-a100x2 --tp 2
 expect 0 "" "$apc" compile small.apc -q --target cpu -o program
 expect 0 "" "${run[@]}" "$tensors" cpu ./program

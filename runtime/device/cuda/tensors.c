@@ -189,10 +189,11 @@ RtStatus gpu_map(Device *device, const DevicePlace *place, char **out, RtError *
   CUipcMemHandle handle;
   CUdeviceptr at = 0;
   memcpy(handle.opaque, place->handle, sizeof handle.opaque);
-  RtStatus status =
-      GPU_CALL(d, memory_take, "memory of the caller", error, &at, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
+  CUresult taken = d->driver.memory_take(&at, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
   *out = (char *)(uintptr_t)at;
-  return status;
+  if (taken == CUDA_ERROR_PEER_ACCESS_UNSUPPORTED)
+    return rt_error(error, RT_UNSUPPORTED, "its GPU cannot access that device; give tensors in the host's memory");
+  return gpu_judge(&d->driver, taken, gpu_driver_names.memory_take, "memory of the caller", error);
 }
 
 RtStatus gpu_unmap(Device *device, char *at, RtError *error) {
