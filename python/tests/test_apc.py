@@ -465,7 +465,7 @@ def test_checkpoints_are_the_programs(tmp_path):
     said = subprocess.run(run + ["5", "--json"], stdout=subprocess.PIPE, text=True, check=True).stdout
     losses = [d["loss"] for d in map(json.loads, said.splitlines()) if "loss" in d]
     assert losses == pytest.approx([s.loss for s in whole[3:5]], rel=1e-6)
-    for data in (batches, iter(batches + batches), lambda step: batches[step % 4] if step < 7 else None):
+    for data in (iter(batches + batches), lambda step: batches[step % 4] if step < 7 else None):
         with apc.train(MLP, data, steps=7, resume=tmp_path / "at", **given) as t:
             assert [(s.step, s.loss, s.eval_loss) for s in t] == [(s.step, s.loss, s.eval_loss) for s in whole[5:]]
             t.save(tmp_path / "again")
