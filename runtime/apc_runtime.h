@@ -173,6 +173,47 @@ ApcStatus apc_bind_output(ApcModel *model, const char *name, ApcType type, void 
  * number is negative or above 65536, if ranks run already, or with the ranks of a launcher. */
 ApcStatus apc_set_threads(ApcModel *model, int threads);
 
+/* ---- tensors on a device: programs for GPUs only, APC_BAD_INPUT for others; APC_UNSUPPORTED with the ranks of a
+ * launcher
+ *
+ * The memory is the caller's, of CUDA device `device` (its number in this process): from cudaMalloc, cuMemAlloc,
+ * apc_device_alloc, or an allocator over them such as PyTorch's.  Ranks are other processes and use the memory by
+ * CUDA's handles for that, so APC_UNSUPPORTED for memory that has none: of cudaMallocAsync, cuMemCreate, or managed.
+ *
+ * A tensor is whole on one device, whatever the number of ranks: every rank copies its part from there or to there,
+ * from another GPU over NVLink or PCIe.  No value goes through the host, except that apc_run also copies inputs with
+ * indices, or with values that the program was compiled for, to the host, in order to check them.
+ *
+ * Order: a request waits for all work that was given before to the default stream of the device, and to streams that
+ * are ordered with it.  Work of other streams must have ended.  Results are complete when apc_run or apc_wait returns.
+ */
+
+/* Binds an input as apc_bind_input does, to memory of a device.  Ranks read it during the request: it must stay valid
+ * and unchanged until apc_run, or apc_wait, returns.  Once it is freed, bind the input anew before the next request.
+ * APC_BAD_INPUT if it is not memory of that device, or has too few bytes. */
+ApcStatus apc_bind_device_input(ApcModel *model, const char *name, ApcType type, int rank, const int64_t *dims,
+                                int device, const void *data);
+/* Binds an output as apc_bind_output does; NULL ends the binding.  The ranks write it directly: its contents are
+ * undefined during a request, and after one that failed.  apc_output_shape reports its shape; the other functions of
+ * outputs return APC_USAGE for it.  The memory may not be that of an input, and the output may not feed one. */
+ApcStatus apc_bind_device_output(ApcModel *model, const char *name, ApcType type, int device, void *data, size_t bytes);
+/* Reports the shape and the bytes that an output of an entry (NULL: the selected one) will have with the bound inputs,
+ * for an output in memory of any kind.  APC_USAGE if there is no such output; APC_BAD_INPUT if the inputs do not fit.
+ */
+ApcStatus apc_expected_shape(ApcModel *model, const char *entry, const char *name, int *rank,
+                             int64_t dims[APC_MAX_RANK], size_t *bytes);
+
+/* apc_device_alloc allocates memory that can be bound; it stays valid until apc_device_free, even after apc_close.
+ * apc_device_data returns its address.  apc_device_free may be called from any thread; NULL is allowed.
+ * apc_device_read and apc_device_write copy `bytes`, from `offset` on, to and from the host's memory, after earlier
+ * work of the default stream, and wait.  APC_USAGE if the memory is smaller; APC_FAILED if the device fails. */
+typedef struct ApcDeviceMemory ApcDeviceMemory;
+ApcStatus apc_device_alloc(ApcModel *model, int device, size_t bytes, ApcDeviceMemory **memory);
+void *apc_device_data(const ApcDeviceMemory *memory);
+void apc_device_free(ApcDeviceMemory *memory);
+ApcStatus apc_device_read(const ApcDeviceMemory *memory, size_t offset, void *to, size_t bytes);
+ApcStatus apc_device_write(ApcDeviceMemory *memory, size_t offset, const void *from, size_t bytes);
+
 /* ---- running */
 
 /* Runs an entry (NULL: the selected one) with the bound inputs; returns when all outputs are ready.  Starts the ranks
@@ -214,6 +255,15 @@ ApcStatus apc_write_entry(ApcModel *model, const char *entry, const char *path, 
  * are not used, and outputs are dropped.  APC_BAD_INPUT if the tensors of the file are not exactly the inputs. */
 ApcStatus apc_read_entry(ApcModel *model, const char *entry, const char *path);
 
+/* Write and read a checkpoint of a training program, DIR/checkpoint.safetensors: all trained weights and the states of
+ * the optimizer, the number of steps, checksums.  It is the file of the program's options --checkpoint and --resume, so
+ * either may continue what the other began; only the identity of data files is missing.  apc_write_checkpoint makes the
+ * folder if needed, and replaces the file at once.  apc_read_checkpoint sets *steps, the number of the next step
+ * counted from 0, which the input `step` takes.  APC_USAGE without --train; APC_BAD_INPUT for a damaged file or one of
+ * another model: then nothing has changed. */
+ApcStatus apc_write_checkpoint(ApcModel *model, const char *dir, int64_t steps);
+ApcStatus apc_read_checkpoint(ApcModel *model, const char *dir, int64_t *steps);
+
 /* apc_save_states writes all states as the tensors of a safetensors file, such as the cache of a system prompt;
  * apc_load_states replaces the states by those of a file.  The file has whole tensors, so a program that splits the
  * states otherwise, or over another number of ranks, can load it.  Every rank reads and writes its own parts, so all
@@ -225,6 +275,25 @@ ApcStatus apc_read_entry(ApcModel *model, const char *entry, const char *path);
  * initial, and as apc_may_write; both return APC_USAGE if the program has no states. */
 ApcStatus apc_save_states(ApcModel *model, const char *path);
 ApcStatus apc_load_states(ApcModel *model, const char *path);
+
+/* States as arrays.  apc_state_shape reports the present shape of a state and its bytes.  apc_read_state and
+ * apc_write_state copy a box of it: extents[rank] elements from start[rank] on, as a C-contiguous array of `bytes`;
+ * start NULL is 0, extents NULL is all from there on.  So a cache can be truncated to its first positions, or one
+ * sequence of a batch copied to another.  APC_USAGE if there is no such state, or the states are initial, or `bytes`
+ * differs; APC_BAD_INPUT if the box is not inside the state.  Only for ranks that this process started. */
+ApcStatus apc_state_shape(ApcModel *model, const char *name, int *rank, int64_t dims[APC_MAX_RANK], size_t *bytes);
+ApcStatus apc_read_state(ApcModel *model, const char *name, const int64_t *start, const int64_t *extents, void *data,
+                         size_t bytes);
+ApcStatus apc_write_state(ApcModel *model, const char *name, const int64_t *start, const int64_t *extents,
+                          const void *data, size_t bytes);
+/* Copies of all states in this process's memory, as whole tensors: apc_copy_states makes one, apc_restore_states
+ * replaces the states by it, as often as wanted, and in any model with the same states, whatever its split;
+ * apc_free_states frees it, even after apc_close; NULL is allowed.  Statuses are those of apc_save_states and
+ * apc_load_states. */
+typedef struct ApcStates ApcStates;
+ApcStatus apc_copy_states(ApcModel *model, ApcStates **copy);
+ApcStatus apc_restore_states(ApcModel *model, const ApcStates *copy);
+void apc_free_states(ApcStates *copy);
 
 /* Returns how many requests the last apc_run served at once: the leading dimension of its first input that is not a
  * scalar, if its first output has the same leading dimension; else 1. */

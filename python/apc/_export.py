@@ -22,7 +22,7 @@ def export(module: Any, path: str | os.PathLike[str], inputs: Sequence[Any] | Ma
     exported in evaluation mode and is afterwards in its present mode.  With `training` the exporter optimizes nothing,
     so that each parameter stays a weight of its own.
     """
-    import torch
+    import torch  # type: ignore[import-not-found,unused-ignore]
 
     if inputs is None:
         raise UsageError("a torch module needs inputs=(...): example arguments of its forward")
@@ -41,7 +41,8 @@ def export(module: Any, path: str | os.PathLike[str], inputs: Sequence[Any] | Ma
         names = list(inputs) if keyword else list(inspect.signature(module.forward).parameters)[:len(args)]
         unknown = set(dynamic) - set(names)
         if unknown:
-            raise UsageError(f"dynamic names {sorted(unknown)[0]!r}, which is no argument; arguments: {', '.join(names)}")
+            first = sorted(unknown)[0]
+            raise UsageError(f"dynamic names {first!r}, which is no argument; arguments: {', '.join(names)}")
         given["dynamic_shapes"] = {n: {axis: made[d] for axis, d in dynamic.get(n, {}).items()} for n in names}
     modes = [(m, m.training) for m in module.modules()] if hasattr(module, "modules") else []
     try:

@@ -10,15 +10,17 @@ import weakref
 from ctypes import c_int, c_size_t, c_void_p
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Iterator, Mapping, Sequence
+from typing import Any, Mapping, Sequence
 
 import numpy as np
 
 from . import _native
+from ._devices import DeviceArray
 from ._errors import BadInput, UsageError
 from ._export import model_file
 from ._native import SIZES, TYPES, Dims, OptionsC, TensorInfoC, byref, check
 from ._results import Plan, Profile, Verification
+from ._states import States
 from ._tensors import dims_of, memory, numpy_dtype
 from ._tool import option_words, run_json
 
@@ -32,7 +34,7 @@ class TensorInfo:
     dims: tuple[int | str, ...]
 
 
-class Entry:
+class EntryInfo:
     """An entry of a program with its inputs and outputs, and their names as bytes for calls."""
 
     def __init__(self, name: str, inputs: list[TensorInfo], outputs: list[TensorInfo]):
@@ -41,48 +43,18 @@ class Entry:
         self.input_names = frozenset(t.name for t in inputs)
 
 
-class States:
-    """The states of a model (KV caches), which its ranks keep from call to call: a sequence of `TensorInfo`.
+class Entry:
+    """An entry of a model as a function: `m.entries["decode"](tokens, at)` is `m(tokens, at, entry="decode")`."""
 
-    `reset` gives them their initial values.  `save` and `load` write and read a safetensors file with whole tensors,
-    such as the cache of a system prompt; a program with the same weights and another split may load it too.
-    """
+    def __init__(self, model: "Model", info: EntryInfo):
+        self._model, self.name, self.inputs, self.outputs = model, info.name, info.inputs, info.outputs
 
-    def __init__(self, model: "Model"):
-        self._model = model
-
-    def _infos(self) -> list[TensorInfo]:
-        m = self._model
-        with m._lock:
-            return m._infos(m._lib.apc_states(m._open()), m._lib.apc_state_info)
-
-    def __len__(self) -> int:
-        return len(self._infos())
-
-    def __iter__(self) -> Iterator[TensorInfo]:
-        return iter(self._infos())
-
-    def __getitem__(self, index: int) -> TensorInfo:
-        return self._infos()[index]
-
-    def reset(self) -> None:
-        """Gives the states their initial values."""
-        self._model.reset()
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes the states to a safetensors file.  UsageError if they have their initial values."""
-        m = self._model
-        with m._lock:
-            check(m._open(), m._lib.apc_save_states(m._pointer, os.fsencode(path)))
-
-    def load(self, path: str | os.PathLike[str]) -> None:
-        """Replaces the states by those of a file.  BadInput, and no change, if they differ in names, types or sizes."""
-        m = self._model
-        with m._lock:
-            check(m._open(), m._lib.apc_load_states(m._pointer, os.fsencode(path)))
+    def __call__(self, *args: Any, out: Any = None, **named: Any) -> Any:
+        return self._model(*args, entry=self.name, out=out, **named)
 
     def __repr__(self) -> str:
-        return f"<apc.States {', '.join(t.name for t in self)}>"
+        ports = (", ".join(t.name for t in side) for side in (self.inputs, self.outputs))
+        return f"<apc.Entry {self.name}: {' -> '.join(ports)}>"
 
 
 class Model:
@@ -125,12 +97,12 @@ class Model:
             found.append(TensorInfo(c.name.decode(), TYPES[c.type], dims))
         return found
 
-    def _read_entries(self) -> dict[str, Entry]:
+    def _read_entries(self) -> dict[str, EntryInfo]:
         lib, p, entries = self._lib, self._pointer, {}
         for i in range(lib.apc_entries(p)):
             name = lib.apc_entry_name(p, i)
             check(p, lib.apc_select(p, name))
-            entries[name.decode()] = Entry(name.decode(), self._infos(lib.apc_inputs(p), lib.apc_input_info),
+            entries[name.decode()] = EntryInfo(name.decode(), self._infos(lib.apc_inputs(p), lib.apc_input_info),
                                            self._infos(lib.apc_outputs(p), lib.apc_output_info))
         return entries
 
@@ -139,7 +111,7 @@ class Model:
             raise UsageError("the model is closed")
         return self._pointer
 
-    def _entry(self, name: str | None) -> Entry:
+    def _entry(self, name: str | None) -> EntryInfo:
         if name is None:
             return next(iter(self._entries.values()))
         if name not in self._entries:
@@ -147,9 +119,9 @@ class Model:
         return self._entries[name]
 
     @property
-    def entries(self) -> list[str]:
-        """The names of the entries; a call runs the first one unless it names another."""
-        return list(self._entries)
+    def entries(self) -> dict[str, Entry]:
+        """The entries by name, which can be called; a call of the model runs the first one."""
+        return {name: Entry(self, e) for name, e in self._entries.items()}
 
     @property
     def inputs(self) -> list[TensorInfo]:
@@ -183,8 +155,9 @@ class Model:
         """Runs an entry, and returns its output, or a dictionary of outputs by name if it has several.
 
         Inputs are given in order or by name: NumPy arrays, and everything with `__dlpack__` (torch tensors) or
-        `__array_interface__`, in host memory and of the input's type.  Numbers and lists take the input's type.  A
-        C-contiguous tensor is read where it lies; another layout is copied first.
+        `__array_interface__`, of the input's type.  Numbers and lists take the input's type.  A C-contiguous tensor is
+        read where it lies; another layout is copied first.  A program for GPUs also takes tensors on CUDA devices; then
+        the results are on the device of the first of them, as `DeviceArray` (`torch.from_dlpack(y)`).
 
         `out` is memory for the outputs: an array or tensor if there is one output, a dictionary by name for several.
         It is contiguous, and has the type and shape of the output; the ranks' results are copied there directly, and
@@ -210,34 +183,57 @@ class Model:
             if name not in {t.name for t in e.outputs}:
                 raise UsageError(f"out= names {name!r}, which is no output")
         with self._lock:
-            self._run(e, values, given)
-            results = {t.name: self._read(e, t, given.get(t.name)) for t in e.outputs}
-        return next(iter(results.values())) if len(results) == 1 else results
+            results = self._run(e, values, given)
+            for t in e.outputs:
+                if t.name not in results:
+                    results[t.name] = self._read(e, t, given.get(t.name))
+        return next(iter(results.values())) if len(e.outputs) == 1 else {t.name: results[t.name] for t in e.outputs}
 
-    def _run(self, e: Entry, values: Mapping[str, Any], out: Mapping[str, Any]) -> None:
+    def _run(self, e: EntryInfo, values: Mapping[str, Any], out: Mapping[str, Any]) -> dict[str, Any]:
+        """Runs an entry, and returns the results that are on a device."""
         lib, p = self._lib, self._open()
         held = []  # memory stays valid until the run has ended
         bound = []
+        device = None
+        results: dict[str, Any] = {}
         try:
             for name, value in values.items():
                 word, kind = e.kinds[name]
                 m = memory(value, kind, name)
                 held.append(m)
-                check(p, lib.apc_bind_input(p, word, kind, len(m.shape), dims_of(m.shape, name), m.address))
-            for name, value in out.items():
+                dims = dims_of(m.shape, name)
+                if m.device is None:
+                    check(p, lib.apc_bind_input(p, word, kind, len(m.shape), dims, m.address))
+                else:
+                    check(p, lib.apc_bind_device_input(p, word, kind, len(m.shape), dims, m.device, m.address))
+                    device = m.device if device is None else device
+            if device is not None:
+                results = {t.name: self._device_result(e, t, device) for t in e.outputs if t.name not in out}
+            for name, value in (*out.items(), *results.items()):
                 word, kind = e.kinds[name]
                 m = memory(value, kind, name, out=True)
                 held.append(m)
                 bytes_ = math.prod(m.shape) * SIZES[kind]
                 if bytes_ > 0:
-                    check(p, lib.apc_bind_output(p, word, kind, m.address, bytes_))
                     bound.append((word, kind))
+                    if m.device is None:
+                        check(p, lib.apc_bind_output(p, word, kind, m.address, bytes_))
+                    else:
+                        check(p, lib.apc_bind_device_output(p, word, kind, m.device, m.address, bytes_))
             check(p, lib.apc_run(p, e.name.encode()))
         finally:
             for word, kind in bound:
                 lib.apc_bind_output(p, word, kind, None, 0)
+        return results
 
-    def _read(self, e: Entry, t: TensorInfo, out: Any) -> Any:
+    def _device_result(self, e: EntryInfo, t: TensorInfo, device: int) -> DeviceArray:
+        word, kind = e.kinds[t.name]
+        rank, dims, size = c_int(), Dims(), c_size_t()
+        check(self._open(), self._lib.apc_expected_shape(self._pointer, e.name.encode(), word, byref(rank), dims,
+                                                         byref(size)))
+        return DeviceArray(self, device, kind, tuple(dims[:rank.value]), size.value)
+
+    def _read(self, e: EntryInfo, t: TensorInfo, out: Any) -> Any:
         lib, p = self._lib, self._open()
         word, kind = e.kinds[t.name]
         rank, dims, size = c_int(), Dims(), c_size_t()

@@ -42,9 +42,27 @@ FUNCTIONS = {
     "apc_bind_output": (c_int, [c_void_p, c_char_p, c_int, c_void_p, c_size_t]),
     "apc_states": (c_int, [c_void_p]),
     "apc_state_info": (c_int, [c_void_p, c_int, POINTER(TensorInfoC)]),
+    "apc_state_shape": (c_int, [c_void_p, c_char_p, POINTER(c_int), Dims, POINTER(c_size_t)]),
+    "apc_read_state": (c_int, [c_void_p, c_char_p, Dims, Dims, c_void_p, c_size_t]),
+    "apc_write_state": (c_int, [c_void_p, c_char_p, Dims, Dims, c_void_p, c_size_t]),
+    "apc_copy_states": (c_int, [c_void_p, POINTER(c_void_p)]),
+    "apc_restore_states": (c_int, [c_void_p, c_void_p]),
+    "apc_free_states": (None, [c_void_p]),
     "apc_save_states": (c_int, [c_void_p, c_char_p]),
     "apc_load_states": (c_int, [c_void_p, c_char_p]),
+    "apc_bind_device_input": (c_int, [c_void_p, c_char_p, c_int, c_int, Dims, c_int, c_void_p]),
+    "apc_bind_device_output": (c_int, [c_void_p, c_char_p, c_int, c_int, c_void_p, c_size_t]),
+    "apc_expected_shape": (c_int, [c_void_p, c_char_p, c_char_p, POINTER(c_int), Dims, POINTER(c_size_t)]),
+    "apc_device_alloc": (c_int, [c_void_p, c_int, c_size_t, POINTER(c_void_p)]),
+    "apc_device_data": (c_void_p, [c_void_p]),
+    "apc_device_free": (None, [c_void_p]),
+    "apc_device_read": (c_int, [c_void_p, c_size_t, c_void_p, c_size_t]),
     "apc_write_entry": (c_int, [c_void_p, c_char_p, c_char_p, POINTER(c_char_p), c_int]),
+    "apc_write_checkpoint": (c_int, [c_void_p, c_char_p, c_int64]),
+    "apc_read_checkpoint": (c_int, [c_void_p, c_char_p, POINTER(c_int64)]),
+    "apc_keep": (c_int, [c_void_p]),
+    "apc_back": (c_int, [c_void_p]),
+    "apc_not_finite": (c_int, [c_void_p, POINTER(c_char_p)]),
     "apc_output_shape": (c_int, [c_void_p, c_char_p, POINTER(c_int), Dims, POINTER(c_size_t)]),
     "apc_read_output": (c_int, [c_void_p, c_char_p, c_void_p, c_size_t]),
     "apc_record": (c_int, [c_void_p, c_size_t]),
@@ -66,7 +84,7 @@ def library() -> ctypes.CDLL:
     return lib
 
 
-def check(pointer: c_void_p, status: int) -> None:
+def check(pointer: c_void_p | None, status: int) -> None:
     """Raises the exception of a status with the explanation of the library."""
     if status:
         text = library().apc_error(pointer)

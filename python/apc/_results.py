@@ -134,3 +134,5 @@ class Step:
     loss: float
     grad_norm: float
     lr: float
+    eval_loss: float | None = None  # of an evaluation after this step
+    undone: bool = False  # it was not finite, and changed nothing (skip_nonfinite)

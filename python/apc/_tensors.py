@@ -1,7 +1,8 @@
 """Tensors of other libraries as memory: address, type, shape.  NumPy arrays and everything with __dlpack__.
 
-A C-contiguous tensor in host memory is used where it lies; any other layout is copied once.  A DLPack capsule is held
-until the run has ended, and then frees the tensor by its own destructor; so it is never marked as used.
+A C-contiguous tensor, of the host or of a CUDA device, is used where it lies; any other layout is copied once.  A
+DLPack capsule is held until the run has ended, and then frees the tensor by its own destructor; so it is never marked
+as used.
 """
 from __future__ import annotations
 
@@ -19,7 +20,11 @@ KINDS = {np.dtype(t): TYPES.index(n) for t, n in (
     ("u1", "u8"), ("u2", "u16"), ("u4", "u32"), ("u8", "u64"), ("?", "bool"))}
 BF16 = TYPES.index("bf16")
 DLPACK_KINDS = {0: "i", 1: "u", 2: "f", 4: "bf", 6: "bool"}  # DLDataTypeCode
+DLPACK_CODES = {t: next(c for c, w in DLPACK_KINDS.items() if t.rstrip("0123456789") == w or t == "bf16" and w == "bf")
+                for t in TYPES}
 HOST_DEVICES = (1, 3, 11)  # kDLCPU, kDLCUDAHost, kDLROCMHost
+CUDA, MANAGED = 2, 13  # kDLCUDA, kDLCUDAManaged
+DEFAULT_STREAM = 1  # CUDA's legacy default stream, in DLPack
 
 
 class DLTensor(ctypes.Structure):
@@ -39,15 +44,17 @@ class Memory(NamedTuple):
     type: int
     shape: tuple[int, ...]
     owner: Any
+    device: int | None = None  # the number of a CUDA device; None: the host's memory
 
 
 def bf16_dtype() -> np.dtype[Any] | None:
     """ml_dtypes' bfloat16, or None if that package is not installed."""
     try:
-        import ml_dtypes
+        import ml_dtypes  # type: ignore[import-not-found,unused-ignore]
     except ImportError:
         return None
-    return np.dtype(ml_dtypes.bfloat16)
+    dtype: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
+    return dtype
 
 
 def numpy_dtype(kind: int) -> np.dtype[Any]:
@@ -89,11 +96,13 @@ def dlpack_kind(t: DLTensor, name: str) -> int:
 def of_dlpack(tensor: Any, name: str, out: bool) -> Memory:
     if callable(getattr(tensor, "detach", None)):  # torch refuses to give a tensor that requires a gradient
         tensor = tensor.detach()
-    device = tensor.__dlpack_device__()
-    if int(device[0]) not in HOST_DEVICES:
-        raise BadInput(f"{name}: the tensor is in the memory of device type {int(device[0])} (DLPack); bring it to the "
-                       "host first, as by .cpu()")
-    capsule = tensor.__dlpack__()
+    where, number = (int(i) for i in tensor.__dlpack_device__())
+    if where not in (*HOST_DEVICES, CUDA):
+        managed = " (managed memory)" if where == MANAGED else ""
+        raise BadInput(f"{name}: the tensor is in the memory of device type {where}{managed} (DLPack); bring it to the "
+                       "host first, as by .cpu(), or to memory of cudaMalloc")
+    # The run waits for the default stream, and the producer makes that stream wait for its own work.
+    capsule = tensor.__dlpack__(stream=DEFAULT_STREAM) if where == CUDA else tensor.__dlpack__()
     t = ctypes.cast(capsule_pointer(capsule, b"dltensor"), ctypes.POINTER(DLTensor)).contents
     kind, shape = dlpack_kind(t, name), tuple(t.shape[i] for i in range(t.ndim))
     address = (t.data or 0) + t.byte_offset
@@ -102,13 +111,18 @@ def of_dlpack(tensor: Any, name: str, out: bool) -> Memory:
     for n, s in zip(reversed(shape), reversed(strides or ())):
         contiguous, want = contiguous and (n == 1 or s == want), want * n
     if contiguous or 0 in shape:
-        return Memory(address, kind, shape, (capsule, tensor))
+        return Memory(address, kind, shape, (capsule, tensor), number if where == CUDA else None)
     if out:
         raise BadInput(f"{name}: a tensor given as out= must be contiguous")
+    if where == CUDA:
+        if not callable(getattr(tensor, "contiguous", None)):
+            raise BadInput(f"{name}: a tensor on a device must be C-contiguous: copy it there first")
+        return of_dlpack(tensor.contiguous(), name, out)
+    assert strides is not None  # a tensor without them is contiguous
     size = SIZES[kind]
     low = sum(min(0, (n - 1) * s) for n, s in zip(shape, strides)) * size
     high = sum(max(0, (n - 1) * s) for n, s in zip(shape, strides)) * size + size
-    raw = np.frombuffer((ctypes.c_char * (high - low)).from_address(address + low), dtype=f"u{size}")
+    raw = np.frombuffer(memoryview((ctypes.c_char * (high - low)).from_address(address + low)), dtype=f"u{size}")
     view = np.lib.stride_tricks.as_strided(raw[-low // size:], shape, [s * size for s in strides])
     copy = view.copy(order="C")
     return Memory(copy.ctypes.data, kind, shape, copy)

@@ -46,6 +46,10 @@ def option_words(options: Mapping[str, Any]) -> list[str]:
     per item, a list the option once per element.
     """
     words: list[str] = []
+
+    def add(flag: str, value: str) -> None:
+        words.extend([f"{flag}={value}"] if flag.startswith("--") else [flag, value])
+
     for key, value in options.items():
         flag = WORDS.get(key, "--" + key.replace("_", "-"))
         if value is None or value is False:
@@ -54,12 +58,12 @@ def option_words(options: Mapping[str, Any]) -> list[str]:
             words.append(flag)
         elif isinstance(value, Mapping):
             for name, v in value.items():
-                words += [flag, f"{name}={text_of(v)}"]
+                add(flag, f"{name}={text_of(v)}")
         elif isinstance(value, (list, tuple)):
             for v in value:
-                words += [flag, text_of(v)]
+                add(flag, text_of(v))
         else:
-            words += [flag, text_of(value)]
+            add(flag, text_of(value))
     return words
 
 

@@ -96,6 +96,65 @@ def test_states(tmp_path):
             m.states.load(tmp_path / "absent")
 
 
+def test_states_as_arrays():
+    sizes = {"cache": 1, "layers": 1, "d": 16, "heads": 2, "ffn": 16, "vocab": 32, "ctx": 16}
+
+    def decode(m, at, token=None):
+        return m(tokens=[[at * 7 % 32 if token is None else token]] * 2, at=at, entry="decode")
+
+    given = {"defines": sizes, "dims": {"batch": 2, "seq": 4}}
+    with apc.compile(ROOT / "examples/llama.apc", "cpux2", tp=2, **given) as m, \
+            apc.compile(ROOT / "examples/llama.apc", "cpux2", pp=2, micro_batches=2, **given) as other:
+        name = m.states[0].name
+        assert name in m.states and "x" not in m.states and m.states[name].dims == (2, 2, 16, 8)
+        for initial in (lambda: m.states[name].shape, m.states.copy, lambda: m.states[name][0]):
+            with pytest.raises(apc.UsageError, match="initial"):
+                initial()
+        for at in range(3):
+            decode(m, at)
+        prompt = m.states.copy()
+        assert prompt.nbytes == 2 * 2 * 2 * 16 * 8 * 4
+        keys = m.states[name]
+        whole = np.asarray(keys)
+        assert whole.shape == keys.shape == (2, 2, 16, 8) and len(keys) == 2
+        assert np.abs(whole[:, :, :3]).min() > 0 and not whole[:, :, 3:].any()
+        for key in (0, -1, (slice(None), 1), (1, 0, slice(1, 3)), (Ellipsis, 5), (0, Ellipsis, slice(2, 7)),
+                    (slice(None), 0, slice(4, 0, -2)), (0, 1, 2, 3), slice(2, 2)):
+            assert np.array_equal(keys[key], whole[key]), key
+        wanted = [decode(m, at) for at in (3, 4)]
+        for model in (m, other, m):  # another split takes the same copy
+            model.states.restore(prompt)
+            assert np.array_equal(np.asarray(model.states[name]), whole)
+            for at, y in zip((3, 4), wanted):
+                np.testing.assert_allclose(decode(model, at), y, rtol=1e-5, atol=1e-6)
+        m.states.restore(prompt)
+        decode(m, 3, token=9)
+        for s in m.states:  # truncated to three positions
+            s[:, :, 3:] = 0
+        assert np.array_equal(decode(m, 3), wanted[0])
+        for s in other.states:
+            s[1] = s[0] * np.float32(2)
+            s[:, :, ::5] = 7.0
+            assert np.array_equal(np.asarray(s)[1, :, 1], 2 * np.asarray(s)[0, :, 1])
+            assert (s[:, :, 5] == 7).all() and (s[:, :, 1] != 7).all()
+        for wrong in (lambda: keys[2], lambda: keys[0, 0, 0, 0, 0], lambda: keys[Ellipsis, 0, Ellipsis]):
+            with pytest.raises(IndexError):
+                wrong()
+        with pytest.raises(apc.BadInput, match="broadcast"):
+            keys[0] = np.zeros((3, 3), np.float32)
+        with pytest.raises(apc.BadInput, match="type f32"):
+            keys[0] = np.zeros((2, 16, 8))
+        with pytest.raises(apc.UsageError, match="no state 'x'"):
+            m.states["x"]
+        m.states.reset()
+        m.states.restore(prompt)  # after a reset
+        assert np.array_equal(decode(m, 3), wanted[0])
+    with apc.compile(ROOT / "examples/llama.apc", "cpu", **{**given, "defines": {**sizes, "ctx": 24}}) as m:
+        with pytest.raises(apc.BadInput, match="the copy: dimension 2 of state .* is 16, but the program has 24"):
+            m.states.restore(prompt)
+        decode(m, 0)
+
+
 class Dlpack:
     """A tensor of another library: DLPack only."""
 
@@ -120,12 +179,95 @@ def test_dlpack(mlp):
     out = np.zeros_like(y)
     mlp(x, out=Dlpack(out))
     assert np.array_equal(out, y)
-    with pytest.raises(apc.BadInput, match="device type 2"):
+    with pytest.raises(apc.BadInput, match="input 'x': the program runs on CPUs .* copy the tensor to the host"):
         mlp(Dlpack(x, device=2))
+    with pytest.raises(apc.BadInput, match="managed memory"):
+        mlp(Dlpack(x, device=13))
     count = sys.getrefcount(x)
     for _ in range(10):
         mlp(Dlpack(x))
     assert sys.getrefcount(x) == count  # every capsule has released the array
+
+
+def on_device(work, gpu):
+    """Run by the next test in a process that finds the doubles of CUDA: tensors on a device, with other libraries."""
+    class Tensor:
+        """A tensor of another library, by DLPack alone; `streams` lists what consumers asked for."""
+
+        def __init__(self, array):
+            self.array, self.streams = array, []
+
+        def __dlpack_device__(self):
+            return self.array.__dlpack_device__()
+
+        def __dlpack__(self, stream=None):
+            self.streams.append(stream)
+            return self.array.__dlpack__(stream=stream)
+
+    from apc import _devices, _tensors
+    with apc.compile(MLP, **{**SMALL, "target": gpu}, save_temps=work) as m:
+        m._lib.apc_device_write.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p, ctypes.c_size_t]
+
+        def put(array, device):
+            made = apc.DeviceArray(m, device, 0, array.shape, array.nbytes)
+            assert m._lib.apc_device_write(made._memory, 0, np.ascontiguousarray(array).ctypes.data, array.nbytes) == 0
+            return made
+
+        x = numbers()
+        y = m(x)
+        for device in (0, 1, 1, 1):
+            given = Tensor(put(x, device))
+            z = m(given)
+            assert isinstance(z, apc.DeviceArray) and z.device == device and z.shape == (8, 16) and z.dtype == "f32"
+            assert given.streams == [1] and np.array_equal(z.numpy(), y) and np.array_equal(np.asarray(z), y)
+            assert z.__dlpack_device__() == (2, device) and len(z) == 8
+        again = _tensors.memory(z, 0, "z")
+        assert again.address == z.address and again.device == 1
+        interface = z.__cuda_array_interface__
+        assert interface["data"] == (z.address, False) and interface["typestr"] == "<f4"
+        assert interface["shape"] == (8, 16)
+        out = put(np.zeros((8, 16), np.float32), 1)
+        assert m(x, out=out) is out and np.array_equal(out.numpy(), y)  # from the host to a device
+        host = np.zeros_like(y)
+        assert m(put(x, 0), out=host) is host and np.array_equal(host, y)
+        assert np.array_equal(m(m(put(x, 1))).numpy(), m(y))  # a result is an input
+        small = put(np.zeros((8, 15), np.float32), 0)
+        for wrong in (lambda: m(small), lambda: m(x, out=small)):
+            with pytest.raises(apc.BadInput):
+                wrong()
+        with pytest.raises(BufferError):
+            z.__dlpack__(dl_device=(1, 0))
+        again = given = None
+        gc.collect()
+        assert not _devices.given  # every capsule has released its array
+    assert np.array_equal(z.numpy(), y)  # results outlive the model
+    sizes = {"cache": 1, "layers": 1, "d": 16, "heads": 2, "ffn": 16, "vocab": 32, "ctx": 16}
+    with apc.compile(ROOT / "examples/llama.apc", gpu, defines=sizes, dims={"batch": 1, "seq": 4}, tp=2,
+                     save_temps=work) as m:
+        def decode(at, token):
+            return m(tokens=[[token]], at=at, entry="decode")
+
+        decode(0, 3), decode(1, 5)
+        prompt, keys = m.states.copy(), np.asarray(m.states[0])
+        wanted = decode(2, 7)
+        m.states.restore(prompt)
+        assert np.array_equal(np.asarray(m.states[0]), keys) and not keys[:, :, 2:].any() and keys[:, :, :2].any()
+        decode(2, 9)
+        for s in m.states:
+            s[:, :, 2:] = 0
+        assert np.array_equal(decode(2, 7), wanted)
+    print("fine")
+
+
+def test_device_tensors(tmp_path):
+    home = Path(os.environ["APC_HOME"]).resolve()
+    if not (home / "doubles/libcuda.so.1").exists():
+        pytest.skip("no doubles of CUDA")
+    env = {**os.environ, "LD_LIBRARY_PATH": f"{home}/doubles", "DOUBLES_TEXTS": str(tmp_path), "APC_HOME": str(home)}
+    done = subprocess.run([sys.executable, "-c", f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r})\n"
+                           f"import test_apc; test_apc.on_device({str(tmp_path)!r}, 'dgx-a100x2')"],
+                          env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    assert done.returncode == 0 and done.stdout.endswith("fine\n"), done.stdout
 
 
 def test_contiguous_memory_is_not_copied():
@@ -165,15 +307,65 @@ def test_threads(mlp):
     assert not wrong
 
 
-def test_close_ends_the_ranks():
-    def children():
-        text = subprocess.run(["ps", "-o", "pid=", "--ppid", str(os.getpid())], stdout=subprocess.PIPE, text=True)
-        return set(text.stdout.split())
+def children():
+    text = subprocess.run(["ps", "-o", "pid=", "--ppid", str(os.getpid())], stdout=subprocess.PIPE, text=True)
+    return {p for p in text.stdout.split() if Path(f"/proc/{p}/exe").exists()}
 
+
+def test_errors_stay_with_their_model(mlp):
+    """Threads call two models at the same time, some with wrong inputs; the death of one model's rank ends no other."""
+    x, failed = numbers(), []
+    y = mlp(x)
+
+    def work(m, wrong):
+        for _ in range(20):
+            try:
+                z = m(x[:, :wrong] if wrong else x)
+                ok = not wrong and np.array_equal(z, y)
+            except apc.BadInput as e:
+                ok = wrong and f"dimension 1 is {wrong}, but must be 16" in str(e)
+            if not ok:
+                failed.append((m.path, wrong))
+
+    with apc.load(mlp.path) as other, apc.load(mlp.path) as late:
+        before = children()
+        other(x)
+        ranks = children() - before
+        assert len(ranks) == 2
+        threads = [threading.Thread(target=work, args=(m, wrong))
+                   for m, wrong in ((mlp, 0), (mlp, 7), (other, 0), (other, 9), (late, 0), (late, 0), (late, 3))]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join()
+        assert not failed
+        for p in ranks:
+            os.kill(int(p), 9)
+        with pytest.raises(apc.RunFailed, match="signal 9"):
+            other(x)
+        for m in (mlp, late, other):  # the last one starts new ranks
+            assert np.array_equal(m(x), y)
+
+
+def test_entries(tmp_path):
+    sizes = {"cache": 1, "layers": 1, "d": 16, "heads": 2, "ffn": 16, "vocab": 32, "ctx": 16}
+    with apc.compile(ROOT / "examples/llama.apc", "cpu", defines=sizes, dims={"batch": 1, "seq": 4}) as m:
+        assert list(m.entries) == ["prefill", "decode"]
+        decode = m.entries["decode"]
+        assert [t.name for t in decode.inputs] == ["tokens", "at"] and decode.outputs[0].name == "logits"
+        y = decode([[3]], 0)
+        m.states.reset()
+        assert np.array_equal(m(tokens=[[3]], at=0, entry="decode"), y)
+        assert decode([[3]], at=1, out=y) is y
+        with pytest.raises(apc.UsageError, match="no entry 'x'"):
+            m(entry="x")
+
+
+def test_close_ends_the_ranks():
     m = apc.compile(MLP, **SMALL)
     before = children()
     m(numbers())
-    started = {p for p in children() - before if Path(f"/proc/{p}/exe").exists()}
+    started = children() - before
     assert started
     m.close()
     m.close()
@@ -248,6 +440,65 @@ def test_training_gives_the_losses_of_the_program(tmp_path):
         apc.train(MLP, [], "mse", **SMALL)
 
 
+def test_checkpoints_are_the_programs(tmp_path):
+    """Python continues what the program began, and the reverse, to the same bits as an uninterrupted run."""
+    rng = np.random.default_rng(1)
+    x, labels = (rng.standard_normal((32, 16), dtype=np.float32) for _ in range(2))
+    np.save(tmp_path / "x.npy", x), np.save(tmp_path / "labels.npy", labels)
+    batches = [(x[i:i + 8], labels[i:i + 8]) for i in range(0, 32, 8)]
+    text = apc.optimizer("adamw", lr=1e-2, schedule="cosine", warmup=2, steps=7)
+    given = {"loss": "mse", "optimizer": text, "eval": batches[:2], "evals": 3, **SMALL}
+    with apc.train(MLP, batches, steps=7, **given) as t:
+        whole = list(t)
+        t.save(tmp_path / "whole")
+        assert t.evaluate_all(batches[:2]) == t.eval_loss == whole[6].eval_loss
+    assert [s.eval_loss is not None for s in whole] == [False, False, True, False, False, True, True]
+    assert whole[0].lr < whole[1].lr > whole[6].lr
+    with apc.train(MLP, batches, steps=7, checkpoint=tmp_path / "at", every=2, out=tmp_path / "program", **given) as t:
+        for s in t:
+            if s.step == 2:
+                assert (tmp_path / "at/checkpoint.safetensors").exists()
+            if s.step == 3:
+                break  # the end of the block writes a checkpoint
+    run = [str(tmp_path / "program"), "--data", f"x=@{tmp_path}/x.npy", "--data", f"labels=@{tmp_path}/labels.npy",
+           "--shuffle", "none", "--checkpoint", str(tmp_path / "at"), "--resume", str(tmp_path / "at"), "--steps"]
+    said = subprocess.run(run + ["5", "--json"], stdout=subprocess.PIPE, text=True, check=True).stdout
+    losses = [d["loss"] for d in map(json.loads, said.splitlines()) if "loss" in d]
+    assert losses == pytest.approx([s.loss for s in whole[3:5]], rel=1e-6)
+    for data in (iter(batches + batches), lambda step: batches[step % 4] if step < 7 else None):
+        with apc.train(MLP, data, steps=7, resume=tmp_path / "at", **given) as t:
+            assert [(s.step, s.loss, s.eval_loss) for s in t] == [(s.step, s.loss, s.eval_loss) for s in whole[5:]]
+            t.save(tmp_path / "again")
+        assert (tmp_path / "again").read_bytes() == (tmp_path / "whole").read_bytes()
+    file = tmp_path / "at/checkpoint.safetensors"
+    file.write_bytes(file.read_bytes()[:-1] + b"?")
+    with pytest.raises(apc.BadInput, match="does not match its checksum"):
+        apc.train(MLP, batches, steps=7, resume=tmp_path / "at", **given)
+    with pytest.raises(apc.BadInput, match="No such file"):
+        apc.train(MLP, batches, steps=7, resume=tmp_path / "none", **given)
+    with pytest.raises(apc.UsageError, match="checkpoint="):
+        apc.train(MLP, batches, steps=7, every=2, **given)
+
+
+def test_steps_that_are_not_finite(tmp_path):
+    rng = np.random.default_rng(1)
+    good, bad = [(rng.standard_normal((8, 16), dtype=np.float32),) * 2 for _ in range(2)]
+    bad = (bad[0] * np.inf, bad[1])
+    data = [good, bad, good, bad, bad]
+    with apc.train(MLP, data, "mse", steps=5, checkpoint=tmp_path, skip_nonfinite=1, **SMALL) as t:
+        assert [next(t).undone for _ in range(4)] == [False, True, False, True]
+        with pytest.raises(apc.RunFailed, match="step 5: loss nan"):
+            next(t)
+    assert not (tmp_path / "checkpoint.safetensors").exists()
+    with apc.train(MLP, [good, bad], "mse", **SMALL) as t, pytest.raises(apc.RunFailed):
+        list(t)
+    with apc.train(MLP, lambda step: good, "mse", **SMALL) as t:  # endless
+        for s in t:
+            if s.step == 3:
+                t.stop()
+    assert s.step == 3
+
+
 class Module:
     """A stand-in for a torch module."""
 
@@ -307,6 +558,13 @@ def test_wheel(tmp_path):
     assert newest <= int(have().decode().split(".")[1])
 
 
+def test_type_hints():
+    pytest.importorskip("mypy")
+    done = subprocess.run([sys.executable, "-m", "mypy", "--strict", "--cache-dir", os.devnull, ROOT / "python/apc"],
+                          stdout=subprocess.PIPE, text=True)
+    assert done.returncode == 0, done.stdout
+
+
 def run_cells(cells):
     space = {"__name__": "__main__"}
     for cell in cells:
@@ -321,7 +579,7 @@ def test_notebook(tmp_path, monkeypatch):
 
 def test_guide(tmp_path, monkeypatch):
     """Every Python example of the guide runs, in order; those of torch run with PyTorch only."""
-    for name in ("gpt-tiny.onnx", "gpt-tiny.inputs.npz", "mlp.apc", "largest.onnx"):
+    for name in ("gpt-tiny.onnx", "gpt-tiny.inputs.npz", "mlp.apc", "llama.apc", "largest.onnx"):
         (tmp_path / name).symlink_to(ROOT / "examples" / name)
     monkeypatch.chdir(tmp_path)
     cells = re.findall(r"^```python\n(.*?)^```", (ROOT / "docs/guide/python.md").read_text(), re.M | re.S)

@@ -236,15 +236,15 @@ static void move_part(const DeviceCall *c, void *host, const int64_t *extents, b
   box_move(t->rank, dtype_bytes((DType)t->dtype), t->extents, feed ? whole : mine, feed ? mine : whole);
 }
 
-static RtStatus cpu_feed(Device *d, const DeviceCall *c, const void *host, const int64_t *extents, RtError *error) {
+static RtStatus cpu_feed(Device *d, const DeviceCall *c, const DevicePort *port, RtError *error) {
   (void)d, (void)error;
-  move_part(c, (void *)(uintptr_t)host, extents, true);
+  move_part(c, port->at, port->extents, true);
   return RT_OK;
 }
 
-static RtStatus cpu_fetch(Device *d, const DeviceCall *c, void *host, const int64_t *extents, RtError *error) {
+static RtStatus cpu_fetch(Device *d, const DeviceCall *c, const DevicePort *port, RtError *error) {
   (void)d, (void)error;
-  move_part(c, host, extents, false);
+  move_part(c, port->at, port->extents, false);
   return RT_OK;
 }
 

@@ -46,7 +46,42 @@ typedef struct DeviceWeights {
   const bool *writable; /* the memory is the device's own, not a file's */
 } DeviceWeights;
 
-enum { DEVICE_PORT_ALIGN = 64 };
+enum { DEVICE_PORT_ALIGN = 64, DEVICE_HANDLE = 64 };
+
+/* An input or output of a request as the caller or the file holds it: all of it, of which a rank moves a part. */
+typedef struct DevicePort {
+  uint32_t number; /* in the RequestLayout */
+  bool on_device;  /* `at` is an address of this device, from `map`; else of the host */
+  char *at;
+  const int64_t *extents; /* the shape */
+} DevicePort;
+
+/* Memory of a device that the caller's process owns and ranks use: an input or output that never goes through the
+ * host. */
+typedef struct DevicePlace {
+  uint32_t number, device; /* in the RequestLayout; for people */
+  uint64_t offset, bytes;  /* in the allocation that the handle names */
+  unsigned char handle[DEVICE_HANDLE];
+} DevicePlace;
+
+/* The caller's side of such memory.  Its process has no Device.  Every function may be called from any thread, and
+ * leaves the thread's state as it was.  `device` is a number among the devices that the process sees. */
+typedef struct DeviceTensors DeviceTensors;
+
+typedef struct DeviceTensorOps {
+  RtStatus (*open)(DeviceTensors **out, RtError *error);
+  void (*close)(DeviceTensors *t);
+  /* Names `bytes` of memory to other processes.  RT_BAD_INPUT if this is no memory of the device; RT_UNSUPPORTED if it
+   * was allocated so that no other process can use it. */
+  RtStatus (*place)(DeviceTensors *t, int device, const void *at, uint64_t bytes, DevicePlace *out, RtError *error);
+  /* Waits for all earlier work of the device's default queue. */
+  RtStatus (*settle)(DeviceTensors *t, int device, RtError *error);
+  RtStatus (*alloc)(DeviceTensors *t, int device, uint64_t bytes, void **out, RtError *error);
+  void (*release)(DeviceTensors *t, int device, void *at);
+  /* Copies to the host's memory, or from it, and waits. */
+  RtStatus (*read)(DeviceTensors *t, int device, void *to, const void *from, uint64_t bytes, RtError *error);
+  RtStatus (*write)(DeviceTensors *t, int device, void *to, const void *from, uint64_t bytes, RtError *error);
+} DeviceTensorOps;
 
 typedef struct Device Device;
 
@@ -92,9 +127,15 @@ typedef struct DeviceOps {
   /* Calls body(data) once on each host thread that the device computes with, and returns when all have returned; NULL
    * on devices without such threads. */
   void (*parallel)(Device *d, void (*body)(void *), void *data);
-  /* `host`: the address of the whole port, `extents` its shape. */
-  RtStatus (*feed)(Device *d, const DeviceCall *c, const void *host, const int64_t *extents, RtError *error);
-  RtStatus (*fetch)(Device *d, const DeviceCall *c, void *host, const int64_t *extents, RtError *error);
+  /* Move this rank's part from the port, and to it. */
+  RtStatus (*feed)(Device *d, const DeviceCall *c, const DevicePort *port, RtError *error);
+  RtStatus (*fetch)(Device *d, const DeviceCall *c, const DevicePort *port, RtError *error);
+
+  /* Memory of the caller on a device: NULL on devices whose tensors are in the host's memory.  `map` makes the
+   * allocation of a place accessible, at *out, until `unmap`; of places with one handle only the first is mapped. */
+  const DeviceTensorOps *tensors;
+  RtStatus (*map)(Device *d, const DevicePlace *place, char **out, RtError *error);
+  RtStatus (*unmap)(Device *d, char *at, RtError *error);
 
   /* Records n consecutive calls (launch, gemm, conv, copy, fill) as one, to be replayed while nothing about them
    * changes.  All three may be NULL: then calls are made one by one. */
@@ -105,13 +146,14 @@ typedef struct DeviceOps {
   /* Captures all calls of a request, to be repeated while nothing but its inputs changes.  Between `capture` and
    * `captured` launches, products, convolutions, copies, fills, feeds, fetches, marks, and operations of the device's
    * own engine of communication are kept, not executed; waits and reads are forbidden.  Each call must have been
-   * executed once before.  bytes: all fed and fetched parts together, each rounded up to DEVICE_PORT_ALIGN; io: the
-   * area of inputs and outputs that contains them.  `captured` follows, even after an error: then `out` is NULL and the
-   * kept calls are dropped.  `again` executes the request, with another area, and returns when it is done.
-   * `release_capture` may come after an error while the request still runs.  All may be NULL, like those above. */
-  RtStatus (*capture)(Device *d, uint64_t bytes, const void *io, RtError *error);
+   * executed once before.  bytes: all fed and fetched parts together, each rounded up to DEVICE_PORT_ALIGN, and
+   * those of ports on a device; io: the area of inputs and outputs that contains the others.  `captured` follows, even
+   * after an error: then `out` is NULL and the kept calls are dropped.  `again` executes the request, with another area
+   * and other places (per number of a port, NULL if it is in the area), and returns when it is done. `release_capture`
+   * may come after an error while the request still runs.  All may be NULL, like those above. */
+  RtStatus (*capture)(Device *d, uint64_t bytes, uint64_t device_bytes, const void *io, RtError *error);
   RtStatus (*captured)(Device *d, void **out, RtError *error);
-  RtStatus (*again)(Device *d, void *capture, void *io, RtError *error);
+  RtStatus (*again)(Device *d, void *capture, void *io, char *const *places, RtError *error);
   void (*release_capture)(Device *d, void *capture);
 
   /* The calls from here on belong to that step.  NULL on devices that are done with a call when it returns, like the

@@ -115,7 +115,7 @@ static RtStatus make(Executor *e, BoundCapture *k, RtError *error) {
   RtError unread = {0};
   RtStatus status = e->comm ? e->comm->ops->capture(e->comm, error) : RT_OK;
   if (status) return status;
-  status = e->ops->capture(e->device, k->ports, e->io, error);
+  status = e->ops->capture(e->device, k->ports, k->on_device, e->io, error);
   bool begun = !status;
   if (!status) status = exec_walk(e, e->binding->entry, error);
   if (e->comm) { /* joins the device's queue, and ends in any case */
@@ -130,7 +130,7 @@ static RtStatus make(Executor *e, BoundCapture *k, RtError *error) {
 static RtStatus again(Executor *e, BoundCapture *k, RtError *error) {
   uint64_t shift = exec_key_before(e->request) - exec_key_before(k->request);
   RtStatus status = e->comm ? e->comm->ops->again(e->comm, k->comm, shift, error) : RT_OK;
-  return status ? status : e->ops->again(e->device, k->device, e->io, error);
+  return status ? status : e->ops->again(e->device, k->device, e->io, e->places.at, error);
 }
 
 RtStatus exec_capture_run(Executor *e, RtError *error) {

@@ -171,13 +171,18 @@ static DeviceCall alone(const DeviceCall *c) {
   return x;
 }
 
+static DevicePort alone_port(const DeviceCall *c, char *part) {
+  return (DevicePort){.at = part, .extents = c->tensors[0].extents};
+}
+
 RtStatus entry_file_fetch(const Executor *e, const DeviceCall *c, RtError *error) {
   const CallTensor *t = &c->tensors[0];
   const DeviceCall x = alone(c);
   char *part;
   if (!e->file->writes) return RT_OK;
   RtStatus status = room_for(e, c, &part, error);
-  if (!status && !e->host_memory) status = e->ops->fetch(e->device, &x, part, t->extents, error);
+  const DevicePort port = alone_port(c, part);
+  if (!status && !e->host_memory) status = e->ops->fetch(e->device, &x, &port, error);
   if (!status)
     status = move_part(e, e->file, tensor_of(e, c), c->scalars, t->extents, part, &e->sums.of[c->object], error);
   if (!e->host_memory) free(part);
@@ -190,7 +195,8 @@ RtStatus entry_file_feed(const Executor *e, const DeviceCall *c, RtError *error)
   char *part;
   RtStatus status = room_for(e, c, &part, error);
   if (!status) status = move_part(e, e->file, tensor_of(e, c), c->scalars, t->extents, part, NULL, error);
-  if (!status && !e->host_memory) status = e->ops->feed(e->device, &x, part, t->extents, error);
+  const DevicePort port = alone_port(c, part);
+  if (!status && !e->host_memory) status = e->ops->feed(e->device, &x, &port, error);
   if (!e->host_memory) free(part);
   return status;
 }

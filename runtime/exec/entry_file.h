@@ -38,4 +38,8 @@ RtStatus entry_file_move(const Executor *e, const char *name, const int64_t *sta
 /* Closes the file.  If `status` is RT_OK, waits until the written bytes are on the disk; else returns it. */
 RtStatus entry_file_close(Executor *e, RtStatus status, RtError *error);
 
+/* Executes a request for a box of a state (request_is_of_state), whose values are in the I/O area. */
+RtStatus entry_file_state_box(Executor *e, const RequestHead *head, const int64_t *symbols, void *io, size_t io_bytes,
+                              RtError *error);
+
 #endif

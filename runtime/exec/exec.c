@@ -408,6 +408,8 @@ void exec_close(Executor *e) {
   exec_share_close(e);
   if (e->device) e->ops->close(e->device);
   free(e->groups);
+  free(e->places.at);
+  free(e->places.mapped);
   free(e->mapped);
   free(e->capacity);
   free(e->state_values);

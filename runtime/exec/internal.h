@@ -1,7 +1,7 @@
 /* runtime/exec/internal.h - shared by the files of the executor: exec.c (opening, memory), bind.c (everything that
  * follows from bound symbols), bodies.c (the lists of calls of a binding), validate.c (their checks), comm.c
  * (communication), pack.c (weights in panels), share.c (weights shared by ranks), ports.c (inputs and outputs in
- * place), run.c (the walk), capture.c (captured requests). */
+ * place), places.c (inputs and outputs on a device), run.c (the walk), capture.c (captured requests). */
 #ifndef APC_RUNTIME_EXEC_INTERNAL_H
 #define APC_RUNTIME_EXEC_INTERNAL_H
 
@@ -57,6 +57,8 @@ typedef struct BoundCapture {
   uint64_t moves;      /* `moves` of the executor at that time */
   uint64_t *need;      /* per stage and space: bytes; NULL if the device captures nothing */
   uint64_t ports;      /* bytes of all fed and fetched parts, each rounded up */
+  uint64_t on_device;  /* the same of ports on a device */
+  uint64_t which;      /* `places.which` of these requests */
   void *device, *comm; /* the captures of device and communication; NULL: not captured yet */
   uint32_t request;    /* number of the captured request */
   WrittenPart *written;
@@ -153,6 +155,18 @@ struct Executor {
   char *io;               /* NULL: inputs or outputs are in a file */
   struct EntryFile *file; /* that file; NULL if there is none */
   struct {
+    char **at;      /* per number of a port: its address on the device; NULL: in the area */
+    char **mapped;  /* per number: what `unmap` takes; NULL: nothing was mapped for it */
+    uint32_t n;     /* ports of the entry; 0: the request has no places */
+    uint32_t room;  /* of both lists */
+    uint64_t which; /* hash of the numbers with an address; 0 without any */
+  } places;
+  struct {
+    const RequestState *what; /* NULL: the request is of no box of a state */
+    char *values;             /* in the I/O area */
+    bool reads;               /* from the state */
+  } box;
+  struct {
     uint64_t *of; /* per output of the entry: checksum of this rank's parts in the last written file */
     uint32_t n;
   } sums;
@@ -225,6 +239,12 @@ RtStatus exec_wait(Executor *e, const DeviceCall *c, RtError *error);
 RtStatus exec_progress(Executor *e, RtError *error);
 /* Waits for all enqueued operations. */
 RtStatus exec_wait_all(Executor *e, RtError *error);
+
+/* places.c.  exec_places_open maps the places of a request; exec_places_close ends that after a request without an
+ * error, and returns the first error.  exec_port gives a port of the request. */
+RtStatus exec_places_open(Executor *e, const RequestHead *head, const void *io, size_t io_bytes, RtError *error);
+RtStatus exec_places_close(Executor *e, RtStatus status, RtError *error);
+DevicePort exec_port(const Executor *e, uint32_t number);
 
 /* share.c: maps the bytes that are equal on all ranks of the stage from their file, after the memory of weights is
  * allocated. */

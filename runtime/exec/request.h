@@ -4,6 +4,9 @@
  * I/O area: a RankReport per rank, then the inputs and the outputs of the entry, each at a multiple of PROGRAM_ALIGN.
  * Host and ranks compute the places from the symbols with the same function.
  *
+ * An input or output may lie in the caller's memory of a device instead: the area has a DevicePlace for it
+ * (runtime/device/device.h), after the tensors, and its bytes in the area are not used.
+ *
  * Inputs or outputs may be tensors of a safetensors file instead: then a RequestFile follows, every rank reads or
  * writes its own parts of the file (runtime/exec/entry_file.h), and nothing is in the I/O area.
  */
@@ -25,7 +28,9 @@ typedef enum RequestKind {
   REQUEST_SUMS,     /* copies each rank's checksums of its written parts to the I/O area, as records: one per output */
   REQUEST_READ,     /* runs an entry whose inputs come from a file; its outputs are dropped */
   REQUEST_WRITE_STATES, /* writes the states to a file; entry and symbols are those of the request that made them */
-  REQUEST_READ_STATES   /* makes the states anew, for an entry and symbols, from a file */
+  REQUEST_READ_STATES,  /* makes the states anew, for an entry and symbols, from a file */
+  REQUEST_GET_STATE,    /* copies a box of a state to the I/O area (RequestState); entry and symbols as WRITE_STATES */
+  REQUEST_SET_STATE     /* copies a box of a state from the area, for an entry and symbols */
 } RequestKind;
 
 /* True if the host passes a file with the request. */
@@ -35,6 +40,9 @@ static inline bool request_is_of_state_file(uint32_t kind) {
 static inline bool request_has_file(uint32_t kind) {
   return kind == REQUEST_WRITE || kind == REQUEST_READ || request_is_of_state_file(kind);
 }
+
+/* True if a RequestState is in the I/O area. */
+static inline bool request_is_of_state(uint32_t kind) { return kind == REQUEST_GET_STATE || kind == REQUEST_SET_STATE; }
 
 /* True if the ranks answer with blocks instead of outputs. */
 static inline bool request_gives(uint32_t kind) { return kind == REQUEST_RECORDED || kind == REQUEST_SUMS; }
@@ -58,7 +66,15 @@ typedef struct RequestHead {
   uint32_t entry;
   uint32_t n_symbols;
   uint32_t number; /* counts requests; part of the communication keys */
+  uint32_t n_places;
+  uint64_t at; /* in bytes from the begin of the area: the first of n_places DevicePlaces, or a RequestState */
 } RequestHead;
+
+/* A box of a state; its values follow. */
+typedef struct RequestState {
+  uint32_t state, anew; /* its number; 1: all states become initial first */
+  int64_t start[PROGRAM_MAX_RANK], extent[PROGRAM_MAX_RANK];
+} RequestState;
 
 /* A rank's report, written at the end of each request. */
 typedef struct RankReport {

@@ -35,28 +35,27 @@ static RtStatus note_written(WrittenParts *w, uint32_t port, const DeviceCall *c
 }
 
 /* Counts the bytes that a capture of the request will need. */
-static void count_port(Binding *b, const DeviceCall *c) {
+static void count_port(Binding *b, const DeviceCall *c, bool on_device) {
   uint64_t bytes = (uint64_t)c->tensors[0].elements * dtype_bytes((DType)c->tensors[0].dtype);
-  b->capture.ports += (bytes + DEVICE_PORT_ALIGN - 1) / DEVICE_PORT_ALIGN * DEVICE_PORT_ALIGN;
+  *(on_device ? &b->capture.on_device : &b->capture.ports) +=
+      (bytes + DEVICE_PORT_ALIGN - 1) / DEVICE_PORT_ALIGN * DEVICE_PORT_ALIGN;
 }
 
 static RtStatus run_feed(const Executor *e, const DeviceCall *c, RtError *error) {
-  const RequestLayout *io = &e->binding->io;
   if (c->in_place) return RT_OK;
   if (e->file) return entry_file_feed(e, c, error);
-  if (!e->binding->capture.made) count_port(e->binding, c);
-  return e->ops->feed(e->device, c, e->io + io->offsets[c->object], io->shapes[c->object].dims, error);
+  const DevicePort port = exec_port(e, c->object);
+  if (!e->binding->capture.made) count_port(e->binding, c, port.on_device);
+  return e->ops->feed(e->device, c, &port, error);
 }
 
 static RtStatus run_fetch(const Executor *e, const DeviceCall *c, RtError *error) {
-  const RequestLayout *io = &e->binding->io;
-  uint32_t port = e->p->entries[e->binding->entry].n_inputs + c->object;
   if (c->elsewhere) return RT_OK;
   if (e->file) return entry_file_fetch(e, c, error);
-  if (!e->binding->capture.made) count_port(e->binding, c);
-  RtStatus status =
-      c->in_place ? RT_OK : e->ops->fetch(e->device, c, e->io + io->offsets[port], io->shapes[port].dims, error);
-  return status || !e->options.written ? status : note_written(e->options.written, port, c, error);
+  const DevicePort port = exec_port(e, e->p->entries[e->binding->entry].n_inputs + c->object);
+  if (!e->binding->capture.made) count_port(e->binding, c, port.on_device);
+  RtStatus status = c->in_place ? RT_OK : e->ops->fetch(e->device, c, &port, error);
+  return status || !e->options.written ? status : note_written(e->options.written, port.number, c, error);
 }
 
 static RtStatus run_check(const Executor *e, const DeviceCall *c, RtError *error) {
@@ -221,8 +220,9 @@ static RtStatus run_calls(Executor *e, uint32_t entry, RtError *error) {
 
 static RtStatus run_schedule(Executor *e, uint32_t entry, RtError *error) {
   BoundCapture *k = &e->binding->capture;
+  if (k->which != e->places.which) exec_capture_release(e, k), k->which = e->places.which;
   bool captured = k->made && !e->record && !e->file;
-  if (!k->made) k->ports = 0;
+  if (!k->made) k->ports = k->on_device = 0;
   RtStatus status = captured ? exec_capture_run(e, error) : run_calls(e, entry, error);
   if (!status) status = ask_indices(e, error);
   if (!status && !e->file) k->made = k->wanted; /* the host moves data of files in every request */
@@ -243,6 +243,7 @@ RtStatus exec_run(Executor *e, const RequestHead *head, const int64_t *symbols, 
   if (head->kind == REQUEST_RECORD) return exec_record(e, head->entry, error);
   if (head->kind == REQUEST_RECORDED) return exec_record_end(e, error);
   if (head->kind == REQUEST_SUMS) return RT_OK;
+  if (request_is_of_state(head->kind)) return entry_file_state_box(e, head, symbols, io, io_bytes, error);
   if (head->kind != REQUEST_RUN || head->entry >= p->n_entries || head->n_symbols != p->n_symbols)
     return rt_error(error, RT_INTERNAL, "the host sent an unknown request");
   e->io = io;
@@ -251,7 +252,9 @@ RtStatus exec_run(Executor *e, const RequestHead *head, const int64_t *symbols, 
   if (!status && has_io && io_bytes < e->binding->io.bytes)
     status = rt_error(error, RT_INTERNAL, "the I/O area is too small");
   e->request = head->number;
+  if (!status) status = exec_places_open(e, head, io, io_bytes, error);
   if (!status) status = run_schedule(e, head->entry, error);
+  status = exec_places_close(e, status, error);
   if (!status) status = param_files_unchanged(e->options.files, RT_FAILED, error);
   e->run_ns = exec_now() - begin;
   e->failed = e->failed || status;

@@ -1,4 +1,5 @@
-/* runtime/exec/state_file.c - states as tensors of a safetensors file (entry_file.h).
+/* runtime/exec/state_file.c - states as tensors of a safetensors file, and boxes of them in the I/O area
+ * (entry_file.h).
  *
  * A rank has, per state of its stage, the elements of an interval; if the micro-batches share the state, one part per
  * slot.  Several ranks may have the same part: the first of them in the stage writes it, all read it.
@@ -7,6 +8,7 @@
 #include <string.h>
 
 #include "base/dtype.h"
+#include "program/box.h"
 #include "runtime/exec/entry_file.h"
 
 static RtStatus move_bytes(const Executor *e, const ProgramState *s, const int64_t *lo, const int64_t *extent, char *at,
@@ -18,6 +20,38 @@ static RtStatus move_bytes(const Executor *e, const ProgramState *s, const int64
   RtStatus status = entry_file_writes(e) ? e->ops->read(e->device, part, at, bytes, error) : RT_OK;
   if (!status) status = entry_file_move(e, name, lo, extent, part, error);
   if (!status && !entry_file_writes(e)) status = e->ops->upload(e->device, at, part, bytes, error);
+  free(part);
+  return status;
+}
+
+/* True if values leave the states. */
+static bool reads(const Executor *e) { return e->box.what ? e->box.reads : entry_file_writes(e); }
+
+/* Moves what the part and the wanted box have in common; `part` is in the host's memory. */
+static void move_common(const Executor *e, const ProgramState *s, const int64_t *lo, const int64_t *extent,
+                        char *part) {
+  const RequestState *w = e->box.what;
+  int64_t from[PROGRAM_MAX_RANK], in_part[PROGRAM_MAX_RANK], n[PROGRAM_MAX_RANK];
+  for (uint32_t d = 0; d < s->dims.n; d++) {
+    int64_t begin = lo[d] > w->start[d] ? lo[d] : w->start[d];
+    int64_t part_end = lo[d] + extent[d], box_end = w->start[d] + w->extent[d];
+    int64_t end = part_end < box_end ? part_end : box_end;
+    if (end <= begin) return;
+    n[d] = end - begin, from[d] = begin - w->start[d], in_part[d] = begin - lo[d];
+  }
+  Box box = {e->box.values, w->extent, from}, mine = {part, extent, in_part};
+  box_move(s->dims.n, dtype_bytes((DType)s->dtype), n, e->box.reads ? mine : box, e->box.reads ? box : mine);
+}
+
+static RtStatus move_box(const Executor *e, const ProgramState *s, const int64_t *lo, const int64_t *extent, char *at,
+                         uint64_t bytes, RtError *error) {
+  if (e->host_memory) return move_common(e, s, lo, extent, at), RT_OK;
+  char *part = malloc(bytes + 1);
+  if (!part) return rt_error(error, RT_FAILED, "out of memory: %llu bytes of a state", (unsigned long long)bytes);
+  RtStatus status = e->ops->read(e->device, part, at, bytes, error);
+  if (!status) move_common(e, s, lo, extent, part);
+  if (!status && !e->box.reads) status = e->ops->upload(e->device, at, part, bytes, error);
+  if (!status && !e->box.reads) status = e->ops->finish(e->device, error);
   free(part);
   return status;
 }
@@ -41,7 +75,7 @@ static RtStatus move_slot(const Executor *e, const ProgramState *s, uint32_t slo
                     program_text(p, s->name));
   if (bytes == 0) return RT_OK;
   char *at = e->spaces[SPACE_STATE].data + b->plan.offsets[s->buffer] + slot * room;
-  return move_bytes(e, s, lo, extent, at, bytes, error);
+  return e->box.what ? move_box(e, s, lo, extent, at, bytes, error) : move_bytes(e, s, lo, extent, at, bytes, error);
 }
 
 static bool equal_part(const Program *p, const ProgramState *s, const int64_t *a, const int64_t *b) {
@@ -71,9 +105,10 @@ static RtStatus move_slots(Executor *e, uint32_t slot, int64_t *values, bool *ow
   const Program *p = e->p;
   RtStatus status = exec_micro_batch(e, e->binding, slot, error);
   memset(owned, true, p->n_states);
-  if (!status && entry_file_writes(e)) status = find_owned(e, slot, values, owned, error);
+  if (!status && reads(e)) status = find_owned(e, slot, values, owned, error);
   for (uint32_t i = 0; i < p->n_states && !status; i++) {
     const ProgramState *s = &p->states[i];
+    if (e->box.what && i != e->box.what->state) continue;
     if (s->stage == e->stage && slot < p->buffers[s->buffer].slots && owned[i]) status = move_slot(e, s, slot, error);
   }
   return status;
@@ -91,5 +126,42 @@ RtStatus entry_file_states(Executor *e, RtError *error) {
   if (!status) status = exec_micro_batch(e, e->binding, before, error);
   free(values);
   free(owned);
+  return status;
+}
+
+/* Sets the box of the current request, if the area has one that fits its state. */
+static RtStatus find_box(Executor *e, const RequestHead *head, void *io, size_t io_bytes, RtError *error) {
+  const Program *p = e->p;
+  const RequestState *w = (const RequestState *)(void *)((char *)io + head->at);
+  int64_t dims[PROGRAM_MAX_RANK];
+  size_t head_bytes = sizeof *w;
+  bool fits = io_bytes >= head_bytes && head->at <= io_bytes - head_bytes && head->at % _Alignof(RequestState) == 0 &&
+              w->state < p->n_states;
+  if (!fits) return rt_error(error, RT_INTERNAL, "the I/O area has no box of a state");
+  const ProgramState *s = &p->states[w->state];
+  uint64_t bytes = dtype_bytes((DType)s->dtype);
+  for (uint32_t d = 0; d < s->dims.n; d++) {
+    dims[d] = e->binding->values[program_list(p, s->dims)[d]];
+    fits = fits && w->extent[d] >= 0 && !__builtin_mul_overflow(bytes, (uint64_t)w->extent[d], &bytes);
+  }
+  if (!fits || !box_fits(s->dims.n, w->start, w->extent, dims) || bytes > io_bytes - head_bytes - head->at)
+    return rt_error(error, RT_INTERNAL, "the box of state '%s' does not fit", program_text(p, s->name));
+  e->box.what = w;
+  e->box.values = (char *)io + head->at + head_bytes;
+  e->box.reads = head->kind == REQUEST_GET_STATE;
+  return RT_OK;
+}
+
+RtStatus entry_file_state_box(Executor *e, const RequestHead *head, const int64_t *symbols, void *io, size_t io_bytes,
+                              RtError *error) {
+  if (head->entry >= e->p->n_entries || head->n_symbols != e->p->n_symbols || head->at > io_bytes ||
+      io_bytes - head->at < sizeof(RequestState))
+    return rt_error(error, RT_INTERNAL, "the host sent an unknown request");
+  if (((const RequestState *)(void *)((char *)io + head->at))->anew) e->has_states = false;
+  RtStatus status = exec_bind_states(e, head->entry, symbols, &e->binding, error);
+  if (!status) status = find_box(e, head, io, io_bytes, error);
+  if (!status) status = entry_file_states(e, error);
+  e->box.what = NULL;
+  e->failed = e->failed || status;
   return status;
 }

@@ -83,9 +83,10 @@ RtStatus host_check_values(ApcModel *m, uint32_t entry) {
   RtStatus status = RT_OK;
   for (uint32_t i = e->inputs; i < e->inputs + e->n_inputs && !status; i++) {
     const Bound *b = host_bound(m, program_text(p, p->ports[i].name));
-    if (!b || b->kind != BOUND_DATA) continue; /* apc makes random inputs and zeros as the port allows */
-    if (p->ports[i].index_below != PROGRAM_NONE) status = check_port(m, i, &b->tensor);
-    if (!status && p->ports[i].fixed.n) status = check_fixed(m, i, &b->tensor);
+    const Tensor *t = b ? host_values(b) : NULL;
+    if (!t) continue; /* apc makes random inputs and zeros as the port allows */
+    if (p->ports[i].index_below != PROGRAM_NONE) status = check_port(m, i, t);
+    if (!status && p->ports[i].fixed.n) status = check_fixed(m, i, t);
   }
   return status;
 }

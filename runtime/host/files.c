@@ -138,7 +138,7 @@ ApcStatus apc_may_write(ApcModel *m, const char *path) {
 
 ApcStatus apc_write_output(ApcModel *m, const char *name, const char *path) {
   if (!host_begin(m)) return (ApcStatus)rt_exit_code(m->error.status);
-  int i = host_output(m, name);
+  int i = host_output_here(m, name);
   if (i < 0) return host_status(m, m->error.status);
   ApcStatus status = check_output(m, path);
   if (status) return status;
@@ -165,6 +165,8 @@ ApcStatus apc_write_outputs(ApcModel *m, const char *path) {
   const Program *p = &m->artifact.program;
   const ProgramEntry *e = &p->entries[m->ran_entry];
   if (!m->layout.bytes) return host_error(m, RT_USAGE, "nothing has run yet");
+  for (uint32_t i = e->outputs; i < e->outputs + e->n_outputs; i++)
+    if (host_output_here(m, program_text(p, p->ports[i].name)) < 0) return host_status(m, m->error.status);
   ApcStatus status = check_output(m, path);
   if (status) return status;
   HostFiles f = host_files_begin();

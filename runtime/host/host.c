@@ -112,6 +112,7 @@ double host_now(void) {
 
 static void unbind(Bound *b) {
   tensor_free(&b->tensor);
+  tensor_free(&b->copy);
   free(b->name);
 }
 
@@ -130,6 +131,7 @@ void apc_close(ApcModel *m) {
   for (size_t i = 0; i < m->n_bound; i++) unbind(&m->bound[i]);
   free(m->bound);
   host_outputs_free(m);
+  host_devices_free(m);
   request_layout_free(&m->layout);
   close_files(m);
   free(m->path);
@@ -285,10 +287,12 @@ static ApcStatus other_type(ApcModel *m, const char *name, DType given, DType wa
                     dtype_name(wanted));
 }
 
+static bool has_shape(const Bound *b) { return b->kind == BOUND_DATA || b->kind == BOUND_DEVICE; }
+
 static ApcStatus check_bound(ApcModel *m, const char *name, const Bound *bound) {
   DType type;
   ApcStatus status = host_find_type(m, name, false, &type);
-  if (status || bound->kind != BOUND_DATA || bound->tensor.dtype == type) return status;
+  if (status || !has_shape(bound) || bound->tensor.dtype == type) return status;
   return other_type(m, name, bound->tensor.dtype, type);
 }
 
@@ -402,7 +406,7 @@ RtStatus host_symbols(ApcModel *m, uint32_t entry, int64_t *symbols) {
   for (uint32_t i = 0; i < e->n_inputs; i++) {
     const Bound *b = find_bound(m, program_text(p, p->ports[e->inputs + i].name));
     shapes[i].rank = -1;
-    if (!b || b->kind != BOUND_DATA) continue;
+    if (!b || !has_shape(b)) continue;
     shapes[i].rank = b->tensor.rank;
     memcpy(shapes[i].dims, b->tensor.dims, sizeof *b->tensor.dims * (size_t)b->tensor.rank);
   }
@@ -419,7 +423,7 @@ static RtStatus all_bound(ApcModel *m, uint32_t entry) {
     const char *name = program_text(p, p->ports[i].name);
     const Bound *b = find_bound(m, name);
     if (!b) return rt_error(&m->error, RT_BAD_INPUT, "input '%s' is missing", name);
-    if (b->kind == BOUND_DATA && b->tensor.dtype != (DType)p->ports[i].dtype)
+    if (has_shape(b) && b->tensor.dtype != (DType)p->ports[i].dtype)
       return rt_error(&m->error, RT_BAD_INPUT, "input '%s' is %s, but entry '%s' expects %s", name,
                       dtype_name(b->tensor.dtype), program_text(p, e->name), dtype_name((DType)p->ports[i].dtype));
   }
@@ -431,8 +435,8 @@ static void step_text(void *context, int rank, uint32_t step, char *text, size_t
   exec_step_text(context, step, text, size);
 }
 
-/* Starts the ranks if none run.  They get the files that were checked. */
-static RtStatus start(ApcModel *m) {
+/* The ranks get the files that were checked. */
+RtStatus host_start(ApcModel *m) {
   if (m->launched) return launched_start(m->launched, &m->error);
   if (m->session) return RT_OK;
   SessionOptions options = {.path = m->path,
@@ -468,6 +472,7 @@ static RtStatus end(ApcModel *m, RtStatus status) {
   m->states.made = m->kept_states.made = false;
   m->profile.on = false;
   m->io = NULL;
+  m->places.n = 0;
   request_layout_free(&m->layout);
   return status;
 }
@@ -482,9 +487,16 @@ static RtStatus send(ApcModel *m, const RequestHead *head, const int64_t *symbol
   return session_run(m->session, payload, n, &m->error);
 }
 
+static RequestHead head_of(ApcModel *m, RequestKind kind, uint32_t entry, uint32_t n_symbols) {
+  RequestHead head = {.kind = (uint32_t)kind, .entry = entry, .n_symbols = n_symbols, .number = m->requests++};
+  if (kind == REQUEST_RUN) head.n_places = m->places.n, head.at = m->places.at;
+  if (request_is_of_state(kind)) head.at = m->box;
+  return head;
+}
+
 static RtStatus ask(ApcModel *m, RequestKind kind, uint32_t entry, const int64_t *symbols, uint32_t n_symbols,
                     const RequestFile *file) {
-  RequestHead head = {(uint32_t)kind, entry, n_symbols, m->requests++};
+  RequestHead head = head_of(m, kind, entry, n_symbols);
   RtStatus status;
   if (m->launched && file) {
     status = launched_run_file(m->launched, &head, symbols, file, &m->error);
@@ -503,7 +515,7 @@ static RtStatus ask(ApcModel *m, RequestKind kind, uint32_t entry, const int64_t
 
 RtStatus host_request_file(ApcModel *m, RequestKind kind, uint32_t entry, const int64_t *symbols,
                            const RequestFile *file) {
-  RtStatus status = start(m);
+  RtStatus status = host_start(m);
   return status ? status : ask(m, kind, entry, symbols, m->artifact.program.n_symbols, file);
 }
 
@@ -542,12 +554,14 @@ static RtStatus prepare(ApcModel *m, const char *entry) {
   if (!status) status = all_bound(m, which);
   if (!status) status = host_symbols(m, which, m->symbols);
   if (!status) status = host_check_sizes(m, which);
+  if (!status) status = host_devices_begin(m, which);
   if (!status) status = host_check_values(m, which);
   if (!status) status = lay_out(m, which);
   if (!status) status = host_outputs_check(m, which);
-  if (!status) status = start(m);
+  if (!status) status = host_start(m);
   if (!status) status = host_record_begin(m);
   if (!status) status = host_inputs_place(m, which);
+  if (!status) status = host_devices_place(m, which);
   m->ran_entry = which;
   return status;
 }
@@ -571,7 +585,7 @@ ApcStatus apc_submit(ApcModel *m, const char *entry) {
   if (m->launched) return host_error(m, RT_UNSUPPORTED, "apc_submit is not available with the ranks of a launcher");
   RtStatus status = prepare(m, entry);
   if (status) return finish(m, status);
-  RequestHead head = {REQUEST_RUN, m->ran_entry, m->artifact.program.n_symbols, m->requests++};
+  RequestHead head = head_of(m, REQUEST_RUN, m->ran_entry, m->artifact.program.n_symbols);
   m->begun_s = host_now();
   status = end(m, send(m, &head, m->symbols, NULL));
   m->submitted = !status;
@@ -635,6 +649,7 @@ ApcStatus apc_run_again(ApcModel *m) {
   RtStatus status = host_has_run(m);
   if (!status) status = host_outputs_check(m, m->ran_entry);
   if (!status) status = host_inputs_again(m);
+  if (!status) status = host_devices_place(m, m->ran_entry);
   if (status) return host_status(m, status);
   return finish(m, host_request(m, REQUEST_RUN, m->ran_entry, m->symbols, m->artifact.program.n_symbols));
 }
@@ -648,7 +663,7 @@ ApcStatus apc_reset(ApcModel *m) {
 
 static ApcStatus ask_of_states(ApcModel *m, RequestKind kind) {
   if (!host_begin(m)) return not_loaded(m);
-  RtStatus status = start(m);
+  RtStatus status = host_start(m);
   return host_status(m, status ? status : host_request(m, kind, 0, NULL, 0));
 }
 

@@ -1,6 +1,6 @@
 /* runtime/host/host.h - shared by the implementation of apc_runtime.h: host.c (loading, binding, running), files.c
  * (tensor files and texts), entry_files.c (entries whose tensors are in files), inputs.c (values of inputs for the
- * ranks), outputs.c (results), describe.c (descriptions). */
+ * ranks), outputs.c (results), devices.c (inputs and outputs on a device), describe.c (descriptions). */
 #ifndef APC_RUNTIME_HOST_HOST_H
 #define APC_RUNTIME_HOST_HOST_H
 
@@ -11,6 +11,7 @@
 #include "base/tensor.h"
 #include "base/text.h"
 #include "runtime/apc_runtime.h"
+#include "runtime/device/device.h"
 #include "program/artifact.h"
 #include "runtime/launch/launched.h"
 #include "runtime/exec/record.h"
@@ -20,7 +21,7 @@
 #include "runtime/exec/param_files.h"
 
 /* The source of an input's values. */
-typedef enum BoundKind { BOUND_DATA, BOUND_RANDOM, BOUND_ZEROS } BoundKind;
+typedef enum BoundKind { BOUND_DATA, BOUND_RANDOM, BOUND_ZEROS, BOUND_DEVICE } BoundKind;
 
 typedef struct Bound {
   char *name;
@@ -29,6 +30,8 @@ typedef struct Bound {
   Tensor tensor; /* DATA: a view of the caller's memory, or our own if it came from a file */
   bool kept;     /* DATA: a view of the I/O area, at byte `place`: inputs.c */
   size_t place;
+  DevicePlace on; /* DEVICE: the tensor's memory */
+  Tensor copy;    /* DEVICE: its values on the host during a request that checks them; else empty */
 } Bound;
 
 /* Memory of the caller for an output. */
@@ -37,6 +40,8 @@ typedef struct BoundOutput {
   DType type;
   void *data;
   size_t bytes;
+  bool on_device; /* then ranks write it */
+  DevicePlace on;
 } BoundOutput;
 
 /* An output that becomes an input of the next request. */
@@ -50,6 +55,8 @@ typedef struct HostStates {
   uint32_t entry;
   int64_t symbols[PROGRAM_MAX_SYMBOLS];
 } HostStates;
+
+typedef struct HostTensors HostTensors; /* devices.c */
 
 struct ApcModel {
   Artifact artifact; /* only the tables are mapped */
@@ -79,6 +86,12 @@ struct ApcModel {
   int64_t *symbols; /* of the last request */
   int64_t *checked; /* symbols for which entry checked_entry was found to fit this machine */
   uint32_t checked_entry;
+  HostTensors *tensors; /* NULL until a tensor on a device is bound or allocated */
+  struct {
+    uint32_t n;
+    uint64_t at;                       /* in the I/O area */
+  } places;                            /* the DevicePlaces of the last request */
+  uint64_t box;                        /* place of the RequestState of the present request in the area */
   HostStates states, kept_states;      /* of the ranks now, and at the last apc_keep */
   char (*dim_texts)[APC_MAX_RANK][64]; /* per port, then per state: the texts that ApcTensorInfo points to */
   char *description;
@@ -144,6 +157,8 @@ ApcStatus host_bind_numbers(ApcModel *m, const char *name, Tensor t);
 /* Computes the symbols from the present bindings. */
 RtStatus host_symbols(ApcModel *m, uint32_t entry, int64_t *symbols);
 
+/* Starts the ranks if none run. */
+RtStatus host_start(ApcModel *m);
 /* Sends the ranks a request and waits for its end. */
 RtStatus host_request(ApcModel *m, RequestKind kind, uint32_t entry, const int64_t *symbols, uint32_t n_symbols);
 /* The same for a request with a file of inputs or outputs; starts the ranks if none run. */
@@ -176,12 +191,34 @@ ApcStatus host_read_tensors(ApcModel *m, RequestKind kind, uint32_t entry, const
 
 /* runtime/host/state_files.c.  Notes the effect of a successful request on the sizes of the states. */
 void host_states_note(ApcModel *m, RequestKind kind, uint32_t entry, const int64_t *symbols);
+/* A tensor for a state; rank -1: there is none. */
+typedef struct StateTensor {
+  DType type;
+  int rank;
+  int64_t dims[TENSOR_MAX_RANK];
+} StateTensor;
+/* Sets the symbols for states with these sizes: as bound, else by dimensions that are just a symbol, else as planned.
+ * RT_BAD_INPUT, which begins with `who`, if the tensors are not exactly the states. */
+RtStatus host_states_symbols(ApcModel *m, const char *who, const StateTensor *tensors, int64_t *symbols);
+/* Computes the present shape of a state; RT_USAGE if the states are initial. */
+RtStatus host_state_shape(ApcModel *m, uint32_t state, StateTensor *out);
 
 /* runtime/host/outputs.c.  RT_BAD_INPUT if a result of the request at m->layout does not fit the memory bound to it. */
 RtStatus host_outputs_check(ApcModel *m, uint32_t entry);
 /* After a request: copies results to the memory bound to them, and binds the inputs that they feed. */
 RtStatus host_outputs_deliver(ApcModel *m);
 void host_outputs_free(ApcModel *m);
+
+/* runtime/host/devices.c.  Before the checks of a request: waits for the caller's work on the devices of its tensors,
+ * and reads the values that the host checks. */
+RtStatus host_devices_begin(ApcModel *m, uint32_t entry);
+/* Writes the places of the request's tensors on devices after the inputs in the I/O area, or none if there are none. */
+RtStatus host_devices_place(ApcModel *m, uint32_t entry);
+/* True if the port of that number in the layout lay on a device in the last request. */
+bool host_devices_have(const ApcModel *m, uint32_t number);
+/* Returns the input's tensor if its values are on the host now, else NULL. */
+const Tensor *host_values(const Bound *b);
+void host_devices_free(ApcModel *m);
 
 /* runtime/host/record.c.  Makes the ranks record, if that is wanted and they do not yet. */
 RtStatus host_record_begin(ApcModel *m);
@@ -202,8 +239,16 @@ void host_ports_text(const Program *p, Text *t);
 /* Returns a JSON document as text from malloc; NULL for NULL, or without memory. */
 char *host_json_text(const json_t *d);
 
-/* Returns the number of an output of the last request; -1 after recording the error. */
+/* Returns the number of an output of the last request; -1 after recording the error.  host_output_here also requires
+ * that its values are in the I/O area. */
 int host_output(ApcModel *m, const char *name);
+int host_output_here(ApcModel *m, const char *name);
+/* Finds the memory bound to an output; NULL if there is none. */
+BoundOutput *host_bound_output(const ApcModel *m, const char *name);
+/* Binds an output, in place of an earlier binding.  `b` without a name. */
+ApcStatus host_bind_output(ApcModel *m, const char *name, BoundOutput b);
+/* Returns the number of an output in the layout of an entry; -1 if the entry has none of that name. */
+int host_output_of(const ApcModel *m, uint32_t entry, const char *name);
 /* RT_USAGE if there is no last request. */
 RtStatus host_has_run(ApcModel *m);
 

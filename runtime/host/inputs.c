@@ -78,7 +78,8 @@ size_t host_inputs_end(const ApcModel *m) {
   for (size_t i = 0; i < m->n_bound; i++)
     if (m->bound[i].kept && m->bound[i].place + m->bound[i].tensor.bytes > end)
       end = m->bound[i].place + m->bound[i].tensor.bytes;
-  return end;
+  size_t places = m->places.n ? m->places.at + m->places.n * sizeof(DevicePlace) : 0;
+  return places > end ? places : end;
 }
 
 /* True if the values can be copied within the area, or lie in place: no input of the present layout will overwrite
@@ -124,7 +125,9 @@ static void place_input(const ApcModel *m, uint32_t port, Bound *b, uint64_t bel
     b->place = place;
     return;
   }
-  if (b->kind == BOUND_DATA) memcpy(to, b->tensor.data, bytes);
+  const Tensor *values = host_values(b);
+  if (values) memcpy(to, values->data, bytes);
+  else if (b->kind == BOUND_DEVICE) return; /* the ranks read it where it lies */
   else if (t->fixed.n) memcpy(to, program_list(&m->artifact.program, t->fixed), bytes);
   else if (b->kind == BOUND_ZEROS) memset(to, 0, bytes);
   else request_random((DType)t->dtype, to, n, b->seed, b->name, below);

@@ -1,15 +1,15 @@
 /* runtime/host/outputs.c - outputs of the last request: where they lie, memory of the caller, inputs that they feed.
  *
  * The ranks are other processes and write results to the shared I/O area, so memory of the caller takes one copy.  An
- * output that feeds an input stays in the area: the input becomes a view of it (runtime/host/inputs.c).
+ * output that feeds an input stays in the area: the input becomes a view of it (runtime/host/inputs.c).  Ranks write to
+ * memory on a device directly.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "runtime/host/host.h"
 
-/* Returns the number of an output in the layout of an entry; -1 if the entry has none of that name. */
-static int number_of(const ApcModel *m, uint32_t entry, const char *name) {
+int host_output_of(const ApcModel *m, uint32_t entry, const char *name) {
   const Program *p = &m->artifact.program;
   const ProgramEntry *e = &p->entries[entry];
   for (uint32_t i = 0; i < e->n_outputs; i++)
@@ -22,10 +22,17 @@ int host_output(ApcModel *m, const char *name) {
   const ProgramEntry *e = &p->entries[m->ran_entry];
   char hint[300];
   if (host_has_run(m)) return -1;
-  int i = number_of(m, m->ran_entry, name);
+  int i = host_output_of(m, m->ran_entry, name);
   if (i >= 0) return i;
   host_suggest(p, e->outputs, e->n_outputs, name, hint, sizeof hint);
   rt_error(&m->error, RT_USAGE, "there is no output '%s'%s", name, hint);
+  return -1;
+}
+
+int host_output_here(ApcModel *m, const char *name) {
+  int i = host_output(m, name);
+  if (i < 0 || !host_devices_have(m, (uint32_t)i)) return i;
+  rt_error(&m->error, RT_USAGE, "output '%s' is in the device's memory that was bound to it", name);
   return -1;
 }
 
@@ -39,9 +46,28 @@ ApcStatus apc_output_shape(ApcModel *m, const char *name, int *rank, int64_t dim
   return APC_OK;
 }
 
+ApcStatus apc_expected_shape(ApcModel *m, const char *entry, const char *name, int *rank, int64_t dims[APC_MAX_RANK],
+                             size_t *bytes) {
+  int64_t symbols[PROGRAM_MAX_SYMBOLS];
+  uint32_t which = m ? m->entry : 0;
+  RequestLayout l = {0};
+  if (!host_begin(m)) return (ApcStatus)rt_exit_code(m->error.status);
+  RtStatus status = entry ? host_find_entry(m, entry, &which) : RT_OK;
+  int i = status ? -1 : host_output_of(m, which, name);
+  if (!status && i < 0) status = rt_error(&m->error, RT_USAGE, "there is no output '%s'", name);
+  if (!status) status = host_symbols(m, which, symbols);
+  if (!status) status = request_layout(&m->artifact.program, which, symbols, &l, &m->error);
+  if (status) return host_status(m, status);
+  *rank = l.shapes[i].rank;
+  memcpy(dims, l.shapes[i].dims, sizeof *dims * APC_MAX_RANK);
+  *bytes = l.sizes[i];
+  request_layout_free(&l);
+  return APC_OK;
+}
+
 ApcStatus apc_output_data(ApcModel *m, const char *name, const void **data) {
   if (!host_begin(m)) return (ApcStatus)rt_exit_code(m->error.status);
-  int i = host_output(m, name);
+  int i = host_output_here(m, name);
   if (i < 0) return host_status(m, m->error.status);
   *data = m->io + m->layout.offsets[i];
   return APC_OK;
@@ -49,7 +75,7 @@ ApcStatus apc_output_data(ApcModel *m, const char *name, const void **data) {
 
 ApcStatus apc_read_output(ApcModel *m, const char *name, void *data, size_t bytes) {
   if (!host_begin(m)) return (ApcStatus)rt_exit_code(m->error.status);
-  int i = host_output(m, name);
+  int i = host_output_here(m, name);
   if (i < 0) return host_status(m, m->error.status);
   if (bytes != m->layout.sizes[i])
     return host_error(m, RT_USAGE, "output '%s' has %llu bytes, not %zu", name, (unsigned long long)m->layout.sizes[i],
@@ -70,32 +96,36 @@ int64_t apc_batch(const ApcModel *m) {
 
 /* ---- memory of the caller */
 
-static BoundOutput *bound_output(const ApcModel *m, const char *name) {
+BoundOutput *host_bound_output(const ApcModel *m, const char *name) {
   for (size_t i = 0; i < m->n_outputs; i++)
     if (strcmp(m->outputs[i].name, name) == 0) return &m->outputs[i];
   return NULL;
 }
 
-ApcStatus apc_bind_output(ApcModel *m, const char *name, ApcType type, void *data, size_t bytes) {
-  if (!host_begin(m)) return (ApcStatus)rt_exit_code(m->error.status);
+ApcStatus host_bind_output(ApcModel *m, const char *name, BoundOutput new) {
   DType wanted;
+  BoundOutput *old = host_bound_output(m, name);
   ApcStatus status = host_find_type(m, name, true, &wanted);
   if (status) return status;
-  if (data && (DType)type != wanted)
+  if (new.data &&new.type != wanted)
     return host_error(m, RT_BAD_INPUT, "output '%s' is %s, but its memory is for %s", name, dtype_name(wanted),
-                      (unsigned)type < DT_COUNT ? dtype_name((DType)type) : "an unknown type");
-  BoundOutput *b = bound_output(m, name);
-  if (!data) {
-    if (b) free(b->name), *b = m->outputs[--m->n_outputs];
+                      (unsigned)new.type < DT_COUNT ? dtype_name(new.type) : "an unknown type");
+  if (!new.data) {
+    if (old) free(old->name), *old = m->outputs[--m->n_outputs];
     return APC_OK;
   }
-  if (b) return b->type = wanted, b->data = data, b->bytes = bytes, APC_OK;
+  if (old) return new.name = old->name, *old = new, APC_OK;
   BoundOutput *list = realloc(m->outputs, (m->n_outputs + 1) * sizeof *list);
   if (list) m->outputs = list;
-  char *own = list ? strdup(name) : NULL;
-  if (!own) return host_error(m, RT_FAILED, "out of memory");
-  list[m->n_outputs++] = (BoundOutput){own, wanted, data, bytes};
+  new.name = list ? strdup(name) : NULL;
+  if (!new.name) return host_error(m, RT_FAILED, "out of memory");
+  list[m->n_outputs++] = new;
   return APC_OK;
+}
+
+ApcStatus apc_bind_output(ApcModel *m, const char *name, ApcType type, void *data, size_t bytes) {
+  if (!host_begin(m)) return (ApcStatus)rt_exit_code(m->error.status);
+  return host_bind_output(m, name, (BoundOutput){.type = (DType)type, .data = data, .bytes = bytes});
 }
 
 /* Entries may have outputs of one name and different types. */
@@ -108,13 +138,19 @@ static DType type_of_output(const ApcModel *m, uint32_t entry, int i) {
 RtStatus host_outputs_check(ApcModel *m, uint32_t entry) {
   for (size_t k = 0; k < m->n_outputs; k++) {
     const BoundOutput *b = &m->outputs[k];
-    int i = number_of(m, entry, b->name);
+    int i = host_output_of(m, entry, b->name);
     if (i >= 0 && type_of_output(m, entry, i) != b->type)
       return rt_error(&m->error, RT_BAD_INPUT, "output '%s' is %s, but its memory is for %s", b->name,
                       dtype_name(type_of_output(m, entry, i)), dtype_name(b->type));
     if (i >= 0 && m->layout.sizes[i] > b->bytes)
       return rt_error(&m->error, RT_BAD_INPUT, "output '%s' has %llu bytes, but its memory has room for %zu", b->name,
                       (unsigned long long)m->layout.sizes[i], b->bytes);
+    for (size_t f = 0; b->on_device && i >= 0 && f < m->n_feeds; f++)
+      if (strcmp(m->feeds[f].output, b->name) == 0)
+        return rt_error(&m->error, RT_USAGE,
+                        "output '%s' feeds input '%s' and cannot be bound to memory on a device as well: bind that "
+                        "memory to the input instead",
+                        b->name, m->feeds[f].input);
   }
   return RT_OK;
 }
@@ -148,8 +184,8 @@ ApcStatus apc_feed_input(ApcModel *m, const char *input, const char *output) {
 }
 
 static RtStatus feed(ApcModel *m, const Feed *f) {
-  int i = number_of(m, m->ran_entry, f->output);
-  if (i < 0) return RT_OK;
+  int i = host_output_of(m, m->ran_entry, f->output);
+  if (i < 0 || host_devices_have(m, (uint32_t)i)) return RT_OK; /* host_outputs_check has refused the latter */
   const ProgramShape *s = &m->layout.shapes[i];
   size_t place = m->layout.offsets[i];
   DType type = type_of_output(m, m->ran_entry, i);
@@ -162,8 +198,9 @@ RtStatus host_outputs_deliver(ApcModel *m) {
   RtStatus status = RT_OK;
   for (size_t k = 0; k < m->n_feeds && !status; k++) status = feed(m, &m->feeds[k]);
   for (size_t k = 0; k < m->n_outputs && !status; k++) {
-    int i = number_of(m, m->ran_entry, m->outputs[k].name);
-    if (i >= 0) memcpy(m->outputs[k].data, m->io + m->layout.offsets[i], m->layout.sizes[i]);
+    int i = host_output_of(m, m->ran_entry, m->outputs[k].name);
+    if (i >= 0 && !m->outputs[k].on_device)
+      memcpy(m->outputs[k].data, m->io + m->layout.offsets[i], m->layout.sizes[i]);
   }
   return status;
 }

@@ -15,7 +15,7 @@ void host_states_note(ApcModel *m, RequestKind kind, uint32_t entry, const int64
   if (kind == REQUEST_RESET) m->states.made = false;
   if (kind == REQUEST_KEEP) m->kept_states = m->states;
   if (kind == REQUEST_BACK) m->states = m->kept_states;
-  if (kind != REQUEST_READ_STATES && (!uses || m->states.made)) return;
+  if (kind != REQUEST_READ_STATES && kind != REQUEST_SET_STATE && (!uses || m->states.made)) return;
   m->states.made = true;
   m->states.entry = entry;
   memcpy(m->states.symbols, symbols, sizeof *symbols * m->artifact.program.n_symbols);
@@ -28,6 +28,19 @@ static RtStatus sizes_for(ApcModel *m, const int64_t *symbols, int64_t **out) {
   *out = malloc(sizeof **out * (p->n_exprs + 1u));
   if (!*out) return rt_error(&m->error, RT_FAILED, "out of memory");
   return program_eval(p, symbols, c, *out, &m->error);
+}
+
+RtStatus host_state_shape(ApcModel *m, uint32_t state, StateTensor *out) {
+  const Program *p = &m->artifact.program;
+  const ProgramState *s = &p->states[state];
+  int64_t *values = NULL;
+  if (!m->states.made)
+    return rt_error(&m->error, RT_USAGE, "the states are initial: no request has run since they were made or reset");
+  RtStatus status = sizes_for(m, m->states.symbols, &values);
+  *out = (StateTensor){.type = (DType)s->dtype, .rank = (int)s->dims.n};
+  for (uint32_t d = 0; d < s->dims.n && !status; d++) out->dims[d] = values[program_list(p, s->dims)[d]];
+  free(values);
+  return status;
 }
 
 static RtStatus has_states(ApcModel *m) {
@@ -70,15 +83,14 @@ ApcStatus apc_save_states(ApcModel *m, const char *path) {
 /* ---- loading */
 
 /* Sets the symbols: as bound, else by dimensions of states that are just a symbol, else as planned. */
-static void symbols_of(const ApcModel *m, const Safetensors *file, int64_t *symbols) {
+static void symbols_of(const ApcModel *m, const StateTensor *tensors, int64_t *symbols) {
   const Program *p = &m->artifact.program;
   memcpy(symbols, m->fixed, sizeof *symbols * p->n_symbols);
   for (uint32_t i = 0; i < p->n_states; i++) {
     const ProgramState *s = &p->states[i];
-    const SafetensorsEntry *t = safetensors_find(file, program_text(p, s->name));
-    for (uint32_t d = 0; t && t->rank == (int)s->dims.n && d < s->dims.n; d++) {
+    for (uint32_t d = 0; tensors[i].rank == (int)s->dims.n && d < s->dims.n; d++) {
       const ProgramExpr *x = &p->exprs[program_list(p, s->dims)[d]];
-      if (x->kind == PX_sym && symbols[x->a] < 0) symbols[x->a] = t->dims[d];
+      if (x->kind == PX_sym && symbols[x->a] < 0) symbols[x->a] = tensors[i].dims[d];
     }
   }
   for (uint32_t i = 0; i < p->n_symbols; i++)
@@ -97,35 +109,51 @@ static RtStatus symbols_fit(ApcModel *m, const char *path, const int64_t *symbol
   return status;
 }
 
-static RtStatus state_fits(ApcModel *m, const char *path, const Safetensors *file, const ProgramState *s,
+static RtStatus state_fits(ApcModel *m, const char *who, const StateTensor *t, const ProgramState *s,
                            const int64_t *values) {
   const Program *p = &m->artifact.program;
   const char *name = program_text(p, s->name);
-  const SafetensorsEntry *t = safetensors_find(file, name);
-  if (!t) return rt_error(&m->error, RT_BAD_INPUT, "%s: there is no state '%s' in the file", path, name);
-  if (t->dtype != (DType)s->dtype)
-    return rt_error(&m->error, RT_BAD_INPUT, "%s: state '%s' is %s, but the program has %s", path, name,
-                    dtype_name(t->dtype), dtype_name((DType)s->dtype));
+  if (t->rank < 0) return rt_error(&m->error, RT_BAD_INPUT, "%s: there is no state '%s'", who, name);
+  if (t->type != (DType)s->dtype)
+    return rt_error(&m->error, RT_BAD_INPUT, "%s: state '%s' is %s, but the program has %s", who, name,
+                    dtype_name(t->type), dtype_name((DType)s->dtype));
   if (t->rank != (int)s->dims.n)
-    return rt_error(&m->error, RT_BAD_INPUT, "%s: state '%s' has %d dimensions, but the program has %u", path, name,
+    return rt_error(&m->error, RT_BAD_INPUT, "%s: state '%s' has %d dimensions, but the program has %u", who, name,
                     t->rank, s->dims.n);
   for (int d = 0; d < t->rank; d++) {
     int64_t size = values[program_list(p, s->dims)[d]];
     if (t->dims[d] != size)
-      return rt_error(&m->error, RT_BAD_INPUT, "%s: dimension %d of state '%s' is %lld, but the program has %lld", path,
+      return rt_error(&m->error, RT_BAD_INPUT, "%s: dimension %d of state '%s' is %lld, but the program has %lld", who,
                       d, name, (long long)t->dims[d], (long long)size);
   }
   return RT_OK;
 }
 
-/* Refuses files with other tensors than the states of the program. */
-static RtStatus file_fits(ApcModel *m, const char *path, const Safetensors *file, const int64_t *symbols) {
+RtStatus host_states_symbols(ApcModel *m, const char *who, const StateTensor *tensors, int64_t *symbols) {
   const Program *p = &m->artifact.program;
   int64_t *values = NULL;
-  RtStatus status = symbols_fit(m, path, symbols);
+  symbols_of(m, tensors, symbols);
+  RtStatus status = symbols_fit(m, who, symbols);
   if (!status) status = sizes_for(m, symbols, &values);
-  for (uint32_t i = 0; i < p->n_states && !status; i++) status = state_fits(m, path, file, &p->states[i], values);
+  for (uint32_t i = 0; i < p->n_states && !status; i++) status = state_fits(m, who, &tensors[i], &p->states[i], values);
   free(values);
+  return status;
+}
+
+/* Refuses files with other tensors than the states of the program. */
+static RtStatus file_fits(ApcModel *m, const char *path, const Safetensors *file, int64_t *symbols) {
+  const Program *p = &m->artifact.program;
+  StateTensor *tensors = calloc(p->n_states + 1u, sizeof *tensors);
+  if (!tensors) return rt_error(&m->error, RT_FAILED, "out of memory");
+  for (uint32_t i = 0; i < p->n_states; i++) {
+    const SafetensorsEntry *t = safetensors_find(file, program_text(p, p->states[i].name));
+    tensors[i].rank = t ? t->rank : -1;
+    if (!t) continue;
+    tensors[i].type = t->dtype;
+    memcpy(tensors[i].dims, t->dims, sizeof *t->dims * (size_t)t->rank);
+  }
+  RtStatus status = host_states_symbols(m, path, tensors, symbols);
+  free(tensors);
   if (!status && file->n != p->n_states)
     status = rt_error(&m->error, RT_BAD_INPUT, "%s has %zu tensors, but the program has %u states", path, file->n,
                       p->n_states);
@@ -140,7 +168,7 @@ ApcStatus apc_load_states(ApcModel *m, const char *path) {
   if (status) return host_status(m, status);
   HostFiles f = host_files_begin();
   Safetensors *file = safetensors_open_header(f.diags, path, 0, &mark);
-  if (file) symbols_of(m, file, symbols), status = file_fits(m, path, file, symbols);
+  if (file) status = file_fits(m, path, file, symbols);
   ApcStatus result = host_status(m, status);
   if (file && !result) result = host_read_tensors(m, REQUEST_READ_STATES, m->entry, symbols, mark, path);
   if (file) safetensors_close(file);

@@ -36,7 +36,7 @@ ApcStatus checkpoint_can_save(ApcModel *m, const char *file) {
 
 ApcStatus checkpoint_can_write(ApcModel *m, const char *dir) {
   if (mkdir(dir, 0777) != 0 && errno != EEXIST)
-    return host_error(m, RT_BAD_INPUT, "--checkpoint %s: %s", dir, strerror(errno));
+    return host_error(m, RT_BAD_INPUT, "the folder %s of the checkpoint cannot be made: %s", dir, strerror(errno));
   Arena *a = arena_new();
   ApcStatus code = checkpoint_can_save(m, path_in(a, dir));
   arena_free(a);
@@ -50,7 +50,7 @@ ApcStatus checkpoint_write(ApcModel *m, const char *dir, int64_t steps, Dataset 
   Arena *a = arena_new();
   const DataSource *sources;
   int n = 0, of = 0;
-  ApcStatus code = dataset_sources(m, data, &sources, &n);
+  ApcStatus code = data ? dataset_sources(m, data, &sources, &n) : APC_OK;
   const char **meta = ARENA_ARRAY(a, const char *, 2 * (n + 3));
   meta[of++] = "steps", meta[of++] = arena_printf(a, "%" PRId64, steps);
   meta[of++] = "checkpoint", meta[of++] = format;
@@ -101,7 +101,7 @@ static bool same_content(const char *x, const char *y) {
 static ApcStatus check_data(ApcModel *m, Arena *a, const Safetensors *s, Dataset *data, const TrainWatch *w) {
   const DataSource *sources;
   int n = 0;
-  ApcStatus code = dataset_sources(m, data, &sources, &n);
+  ApcStatus code = data ? dataset_sources(m, data, &sources, &n) : APC_OK;
   for (int i = 0; i < n && !code; i++) {
     const char *before = safetensors_meta(s, key_of(a, &sources[i]));
     if (before && !same_content(before, sources[i].text))
@@ -133,4 +133,28 @@ ApcStatus checkpoint_read(ApcModel *m, const char *dir, int64_t *steps, Dataset 
   if (s) safetensors_close(s);
   arena_free(a);
   return code;
+}
+
+/* ---- for programs with a loop of their own */
+
+/* The entries of a training program. */
+static ApcStatus begin(ApcModel *m) {
+  uint32_t entry;
+  if (!host_begin(m)) return host_status(m, m->error.status);
+  if (host_find_entry(m, "states", &entry) == RT_OK && host_find_entry(m, "restore", &entry) == RT_OK) return APC_OK;
+  m->error = (RtError){0};
+  return host_error(m, RT_USAGE, "this is not a training program; compile the model with --train LOSS");
+}
+
+ApcStatus apc_write_checkpoint(ApcModel *m, const char *dir, int64_t steps) {
+  ApcStatus code = begin(m);
+  if (!code && steps < 0) code = host_error(m, RT_USAGE, "the number of steps is negative");
+  if (!code) code = checkpoint_can_write(m, dir);
+  return code ? code : checkpoint_write(m, dir, steps, NULL);
+}
+
+ApcStatus apc_read_checkpoint(ApcModel *m, const char *dir, int64_t *steps) {
+  const TrainWatch none = {0};
+  ApcStatus code = begin(m);
+  return code ? code : checkpoint_read(m, dir, steps, NULL, &none);
 }

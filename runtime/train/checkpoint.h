@@ -15,10 +15,10 @@ ApcStatus checkpoint_can_write(ApcModel *m, const char *dir);
 /* Checks that a file can be written. */
 ApcStatus checkpoint_can_save(ApcModel *m, const char *file);
 
-/* Writes all states, the number of steps, and the data. */
+/* Writes all states, the number of steps, and the data; data NULL: unknown. */
 ApcStatus checkpoint_write(ApcModel *m, const char *dir, int64_t steps, Dataset *data);
 /* Restores the states on the ranks if the file matches its checksums, and reports the check.  Warns if the data differ
- * from those of the checkpoint. */
+ * from those of the checkpoint; data NULL: unknown. */
 ApcStatus checkpoint_read(ApcModel *m, const char *dir, int64_t *steps, Dataset *data, const TrainWatch *watch);
 
 /* Writes the trained weights to a safetensors file. */

@@ -1,4 +1,6 @@
 /* tests/doubles/cuda_memory.c - the driver API of the double: memory, copies and fills. */
+#include <string.h>
+
 #include "tests/doubles/copy.h"
 #include "tests/doubles/cuda_enter.h"
 
@@ -21,6 +23,43 @@ DOUBLE_API CUresult cuMemFree_v2(CUdeviceptr at) {
   if (graph_forbidden("cuMemFree_v2")) return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
   if (p && queue_uses(p->at, p->bytes, false)) double_violation("cuMemFree: unfinished work uses the memory");
   return memory_free(at);
+}
+
+DOUBLE_API CUresult cuMemGetAddressRange_v2(CUdeviceptr *out, size_t *bytes, CUdeviceptr at) {
+  ENTER_DEVICE(cuMemGetAddressRange_v2);
+  const MemoryPlace *p = memory_place(at);
+  if (!p || p->device < 0 || at == p->at + p->bytes) return CUDA_ERROR_NOT_FOUND;
+  if (p->device != device) return CUDA_ERROR_INVALID_VALUE;
+  *out = p->at, *bytes = p->bytes;
+  return CUDA_SUCCESS;
+}
+
+/* ---- memory of other processes */
+
+DOUBLE_API CUresult cuIpcGetMemHandle(CUipcMemHandle *out, CUdeviceptr at) {
+  ENTER_UNCAPTURED(cuIpcGetMemHandle);
+  MemoryHandle handle;
+  (void)device;
+  CUresult error = memory_give(at, &handle);
+  memset(out, 0, sizeof *out);
+  if (!error) memcpy(out->reserved, &handle, sizeof handle);
+  return error;
+}
+
+DOUBLE_API CUresult cuIpcOpenMemHandle_v2(CUdeviceptr *out, CUipcMemHandle h, unsigned flags) {
+  ENTER_UNCAPTURED(cuIpcOpenMemHandle_v2);
+  MemoryHandle handle;
+  memcpy(&handle, h.reserved, sizeof handle);
+  if (flags != CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS) return CUDA_ERROR_INVALID_VALUE;
+  return memory_take(device, &handle, out);
+}
+
+DOUBLE_API CUresult cuIpcCloseMemHandle(CUdeviceptr at) {
+  ENTER_UNCAPTURED(cuIpcCloseMemHandle);
+  const MemoryPlace *p = memory_place(at);
+  (void)device;
+  if (p && queue_uses(p->at, p->bytes, false)) double_violation("cuIpcCloseMemHandle: unfinished work uses the memory");
+  return memory_leave(at);
 }
 
 DOUBLE_API CUresult cuMemHostAlloc(void **out, size_t bytes, unsigned flags) {

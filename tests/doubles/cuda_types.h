@@ -57,6 +57,10 @@ typedef struct CUgraphExec_st *CUgraphExec;
 typedef struct CUuuid_st {
   char bytes[16];
 } CUuuid;
+typedef struct CUipcMemHandle_st {
+  char reserved[64];
+} CUipcMemHandle;
+enum { CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS = 1 };
 typedef void (*CUhostFn)(void *data);
 
 typedef enum CUdevice_attribute {

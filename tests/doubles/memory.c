@@ -3,10 +3,12 @@
 #include "tests/doubles/memory.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -18,6 +20,10 @@ enum { PAGE = 4096, SLACK = 0xe7, SPOILT = 256 << 10 };
 typedef struct Allocation {
   MemoryPlace place;
   bool registered;
+  bool given;          /* other processes may take it */
+  MemoryHandle handle; /* of such memory */
+  int lock;            /* of taken memory: a descriptor with a shared lock of its file */
+  int taken;           /* how often this process has taken it; 0: it is its own */
   struct Allocation *next;
 } Allocation;
 
@@ -169,11 +175,78 @@ static CUresult give_back(uint64_t at, bool on_device, bool registered) {
   Allocation **p = &allocations, *a;
   while (*p && (*p)->place.at != at) p = &(*p)->next;
   a = *p;
-  if (!a || (a->place.device >= 0) != on_device || a->registered != registered) return CUDA_ERROR_INVALID_VALUE;
+  if (!a || (a->place.device >= 0) != on_device || a->registered != registered || a->taken)
+    return CUDA_ERROR_INVALID_VALUE;
   check_slack(a);
+  if (a->given && flock(a->handle.fd, LOCK_EX | LOCK_NB)) /* a process that has taken it holds a lock while it lives */
+    double_violation("memory of device %d is freed while another process uses it", a->place.device);
+  if (a->given) close(a->handle.fd);
   int around = on_device ? 0 : PAGE; /* pages that are never read */
   if (!registered) munmap(bytes_of(&a->place) - around, pages(a->place.bytes) + 2 * (uint64_t)around);
   if (on_device) ranges[a->place.device].used -= a->place.bytes, note(a->place.device, -(int64_t)a->place.bytes);
+  *p = a->next;
+  free(a);
+  return CUDA_SUCCESS;
+}
+
+/* ---- memory of several processes */
+
+#define HANDLE_CHECK UINT64_C(0x646f75626c657321)
+
+/* Replaces the pages of an allocation by those of a file with the same contents. */
+static CUresult make_shared(Allocation *a) {
+  uint64_t bytes = pages(a->place.bytes);
+  int fd = memfd_create("device", MFD_CLOEXEC);
+  if (fd < 0 || ftruncate(fd, (off_t)bytes)) return CUDA_ERROR_OUT_OF_MEMORY;
+  for (uint64_t done = 0; done < bytes;) {
+    ssize_t n = pwrite(fd, bytes_of(&a->place) + done, bytes - done, (off_t)done);
+    if (n <= 0) return CUDA_ERROR_OUT_OF_MEMORY;
+    done += (uint64_t)n;
+  }
+  void *at = mmap(bytes_of(&a->place), bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0);
+  if (at == MAP_FAILED) return CUDA_ERROR_OUT_OF_MEMORY;
+  a->given = true;
+  a->handle = (MemoryHandle){getpid(), fd, a->place.bytes, HANDLE_CHECK};
+  return CUDA_SUCCESS;
+}
+
+CUresult memory_give(CUdeviceptr at, MemoryHandle *out) {
+  Allocation *a = find(at);
+  if (!a || a->place.device < 0 || a->taken) return CUDA_ERROR_INVALID_VALUE;
+  CUresult error = a->given ? CUDA_SUCCESS : make_shared(a);
+  *out = a->handle;
+  return error;
+}
+
+CUresult memory_take(int device, const MemoryHandle *h, CUdeviceptr *out) {
+  char path[64];
+  if (h->check != HANDLE_CHECK || h->pid == getpid()) return CUDA_ERROR_INVALID_VALUE;
+  for (Allocation *a = allocations; a; a = a->next)
+    if (a->taken && a->place.device == device && a->handle.pid == h->pid && a->handle.fd == h->fd)
+      return a->taken++, *out = a->place.at, CUDA_SUCCESS;
+  snprintf(path, sizeof path, "/proc/%d/fd/%d", h->pid, h->fd);
+  int fd = open(path, O_RDWR | O_CLOEXEC);
+  if (fd < 0 || flock(fd, LOCK_SH | LOCK_NB)) return CUDA_ERROR_INVALID_VALUE;
+  reserve(device);
+  Allocation *a = calloc(1, sizeof *a);
+  *a = (Allocation){.place = {device, ranges[device].end, h->bytes}, .handle = *h, .lock = fd, .taken = 1};
+  char *at =
+      mmap(bytes_of(&a->place), pages(h->bytes), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED_NOREPLACE, fd, 0);
+  if (at != bytes_of(&a->place)) return CUDA_ERROR_OUT_OF_MEMORY;
+  ranges[device].end += pages(h->bytes) + PAGE;
+  insert(a);
+  *out = a->place.at;
+  return CUDA_SUCCESS;
+}
+
+CUresult memory_leave(CUdeviceptr at) {
+  Allocation **p = &allocations, *a;
+  while (*p && (*p)->place.at != at) p = &(*p)->next;
+  a = *p;
+  if (!a || !a->taken) return CUDA_ERROR_INVALID_VALUE;
+  if (--a->taken) return CUDA_SUCCESS;
+  close(a->lock);
+  munmap(bytes_of(&a->place), pages(a->place.bytes));
   *p = a->next;
   free(a);
   return CUDA_SUCCESS;

@@ -22,6 +22,16 @@ CUresult memory_alloc(int device, uint64_t bytes, uint64_t capacity, CUdeviceptr
 CUresult memory_free(CUdeviceptr at);
 uint64_t memory_used(int device);
 
+/* Memory of a device in several processes.  Its pages become those of a file in memory, which other processes open by
+ * the id of this process and lock while they have it: freeing it then is a violation. */
+typedef struct MemoryHandle {
+  int pid, fd;
+  uint64_t bytes, check;
+} MemoryHandle;
+CUresult memory_give(CUdeviceptr at, MemoryHandle *out);
+CUresult memory_take(int device, const MemoryHandle *handle, CUdeviceptr *out);
+CUresult memory_leave(CUdeviceptr at);
+
 /* Pinned memory: allocated, or registered memory of the host. */
 CUresult memory_pin(uint64_t bytes, void **out);
 CUresult memory_register(void *at, uint64_t bytes);

@@ -55,4 +55,9 @@ apc_test(NAME doubles.mutants COMMAND ${doubles}/mutants.sh $<TARGET_FILE:apc> $
 apc_test(NAME doubles.train COMMAND ${doubles}/train.sh $<TARGET_FILE:apc> ${CMAKE_BINARY_DIR}/doubles)
 apc_test(NAME doubles.graphs COMMAND ${doubles}/graphs.sh $<TARGET_FILE:apc> ${CMAKE_BINARY_DIR}/doubles)
 apc_test(NAME doubles.indices COMMAND ${doubles}/indices.sh $<TARGET_FILE:apc> ${CMAKE_BINARY_DIR}/doubles)
+add_executable(doubles_tensors ${doubles}/tensors.c)
+target_link_libraries(doubles_tensors PRIVATE apc_warnings apc_runtime apc_base double_cuda)
+set_target_properties(doubles_tensors PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
+apc_test(NAME doubles.tensors COMMAND ${doubles}/tensors.sh $<TARGET_FILE:apc> ${CMAKE_BINARY_DIR}/doubles
+         $<TARGET_FILE:doubles_tensors>)
 set_tests_properties(doubles.programs PROPERTIES PROCESSORS 2)

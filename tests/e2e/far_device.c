@@ -108,16 +108,16 @@ static RtStatus run(Device *d, const DeviceCall *c, RtError *error) {
   return how(cpu_of(d), near_call(c, &n), error);
 }
 
-static RtStatus feed(Device *d, const DeviceCall *c, const void *host, const int64_t *extents, RtError *error) {
+static RtStatus feed(Device *d, const DeviceCall *c, const DevicePort *port, RtError *error) {
   Near n;
   note(c);
-  return ops_of(d)->feed(cpu_of(d), near_call(c, &n), host, extents, error);
+  return ops_of(d)->feed(cpu_of(d), near_call(c, &n), port, error);
 }
 
-static RtStatus fetch(Device *d, const DeviceCall *c, void *host, const int64_t *extents, RtError *error) {
+static RtStatus fetch(Device *d, const DeviceCall *c, const DevicePort *port, RtError *error) {
   Near n;
   note(c);
-  return ops_of(d)->fetch(cpu_of(d), near_call(c, &n), host, extents, error);
+  return ops_of(d)->fetch(cpu_of(d), near_call(c, &n), port, error);
 }
 
 typedef struct FarRecording {

@@ -262,11 +262,13 @@ static void large_port(char *there, const unsigned char *from, unsigned char *to
   CallTensor tensor = {.dtype = DT_f32, .rank = 2, .elements = extents[0] * extents[1], .extents = extents};
   void *data[] = {there};
   DeviceCall c = {.n_tensors = 1, .tensors = &tensor, .data = data, .scalars = start};
+  DevicePort port = {.at = (char *)(uintptr_t)from, .extents = whole};
   c.kind = PI_feed;
-  FINE(ops->feed(device, &c, from, whole, &error));
+  FINE(ops->feed(device, &c, &port, &error));
   memset(to, 0, (size_t)(whole[0] * whole[1]) * 4);
   c.kind = PI_fetch;
-  FINE(ops->fetch(device, &c, to, whole, &error));
+  port.at = (char *)to;
+  FINE(ops->fetch(device, &c, &port, &error));
   bool same = true;
   for (int64_t i = 0; i < whole[0] * whole[1]; i++) {
     int64_t row = i / whole[1] - start[0], column = i % whole[1] - start[1];

@@ -82,6 +82,11 @@ typedef struct ncclUniqueId {
   char opaque[128];
 } ncclUniqueId;
 
+/* Names memory of a device to other processes. */
+typedef struct CUipcMemHandle {
+  char opaque[64];
+} CUipcMemHandle;
+
 /* As in NCCL 2.18; later versions derive the known fields from `size` and `version`. */
 typedef struct ncclConfig_t {
   size_t size;

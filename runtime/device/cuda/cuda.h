@@ -2,6 +2,7 @@
  *
  *   open.c     choosing the GPU, its context, kernels and libraries; errors
  *   memory.c   memory, and copies between it and the host's: through pinned memory, in pieces
+ *   tensors.c  memory of the caller, which another process has allocated
  *   calls.c    launches, copies and fills
  *   product.c  products, by cuBLASLt
  *   conv.c     convolutions, by cuDNN
@@ -45,24 +46,28 @@ typedef struct GpuMarks {
 /* A part of an input or output, and its box in the whole port. */
 typedef struct GpuPort {
   uint32_t rank;
-  size_t element; /* bytes */
+  DType dtype;
   int64_t whole[PROGRAM_MAX_RANK], part[PROGRAM_MAX_RANK], start[PROGRAM_MAX_RANK];
 } GpuPort;
 
 /* A captured request has pinned memory of its own for inputs and outputs, which is scarce. */
 enum { GPU_MOST_PORTS = 256 << 20 };
 
-/* A captured request, or one that is being captured: a graph, and pinned memory for its inputs and outputs. */
+/* A captured request, or one that is being captured: a graph, and memory for its inputs and outputs: pinned, or the
+ * device's for those that lie on a device. */
 typedef struct GpuCapture {
   CUgraphExec graph;
   char *area;
-  uint64_t bytes, used; /* of the area */
-  const char *io;       /* base of the ports' addresses during the capture */
+  uint64_t bytes, used;  /* of the area */
+  CUdeviceptr on_device; /* 0: no port is on a device */
+  uint64_t device_bytes, device_used;
+  const char *io; /* base of the ports' addresses during the capture */
   struct GpuKept {
     GpuPort port;
-    size_t at;  /* offset of the whole port in io */
-    char *part; /* in the area */
-    bool feed;
+    size_t at;       /* offset of the whole port in io */
+    uint32_t number; /* of a port on a device */
+    bool is_on_device, feed;
+    char *part; /* in the area, or on the device */
   } * ports;
   uint32_t n_ports, room;
   uint32_t first; /* step */
@@ -201,10 +206,18 @@ RtStatus gpu_alloc(Device *device, uint64_t bytes, char **out, RtError *error);
 void gpu_release(Device *device, char *at, uint64_t bytes);
 RtStatus gpu_upload(Device *device, void *to, const void *from, size_t bytes, RtError *error);
 RtStatus gpu_read(Device *device, void *to, const void *from, size_t bytes, RtError *error);
-RtStatus gpu_feed(Device *device, const DeviceCall *c, const void *host, const int64_t *extents, RtError *error);
-RtStatus gpu_fetch(Device *device, const DeviceCall *c, void *host, const int64_t *extents, RtError *error);
-/* Copies between the whole port and `part`, which holds the tensor as it lies on the device. */
+RtStatus gpu_feed(Device *device, const DeviceCall *c, const DevicePort *port, RtError *error);
+RtStatus gpu_fetch(Device *device, const DeviceCall *c, const DevicePort *port, RtError *error);
+/* Copies between the whole port and `part`, which holds the tensor as it lies on the device: the first on the host, the
+ * second on the device, in its queue. */
 void gpu_move_port(const GpuPort *p, char *whole, char *part, bool feed);
+RtStatus gpu_copy_port(CudaDevice *d, const GpuPort *p, char *whole, char *part, bool feed, RtError *error);
+
+/* ---- tensors.c */
+/* Functions of DeviceOps, and its `tensors`. */
+extern const DeviceTensorOps gpu_tensor_ops;
+RtStatus gpu_map(Device *device, const DevicePlace *place, char **out, RtError *error);
+RtStatus gpu_unmap(Device *device, char *at, RtError *error);
 
 /* ---- calls.c */
 /* Functions of DeviceOps; gpu_conv_kernel runs a convolution by the Program's kernel. */
@@ -238,12 +251,12 @@ RtStatus gpu_comm(Device *device, Comm *host, const CommOptions *options, bool s
 RtStatus gpu_record(Device *device, const DeviceCall *calls, uint32_t n, void **recording, RtError *error);
 RtStatus gpu_replay(Device *device, void *recording, RtError *error);
 void gpu_forget(Device *device, void *recording);
-RtStatus gpu_capture(Device *device, uint64_t bytes, const void *io, RtError *error);
+RtStatus gpu_capture(Device *device, uint64_t bytes, uint64_t device_bytes, const void *io, RtError *error);
 RtStatus gpu_captured(Device *device, void **out, RtError *error);
-RtStatus gpu_again(Device *device, void *capture, void *io, RtError *error);
+RtStatus gpu_again(Device *device, void *capture, void *io, char *const *places, RtError *error);
 void gpu_release_capture(Device *device, void *capture);
-/* Reserves memory of the captured request for a port, which lies at `whole` now. */
-RtStatus gpu_capture_port(CudaDevice *d, const GpuPort *port, const void *whole, size_t bytes, bool feed, char **part,
-                          RtError *error);
+/* Reserves memory of the captured request for `bytes`, a part of the port, which lies at `whole` now. */
+RtStatus gpu_capture_port(CudaDevice *d, const GpuPort *port, const DevicePort *whole, size_t bytes, bool feed,
+                          char **part, RtError *error);
 
 #endif

@@ -124,13 +124,13 @@ RtStatus gpu_read(Device *device, void *to, const void *from, size_t bytes, RtEr
   return RT_OK;
 }
 
-/* ---- ports: a tensor and its part of an input or output */
+/* ---- ports: a tensor and its part of an input or output, on the host or on a device */
 
 static size_t tensor_bytes(const CallTensor *t) { return (size_t)t->elements * dtype_bytes((DType)t->dtype); }
 
 static GpuPort port_of(const DeviceCall *c, const int64_t *extents) {
   const CallTensor *t = &c->tensors[0];
-  GpuPort p = {.rank = t->rank, .element = dtype_bytes((DType)t->dtype)};
+  GpuPort p = {.rank = t->rank, .dtype = (DType)t->dtype};
   if (t->rank == 0) return p;
   memcpy(p.whole, extents, t->rank * sizeof *extents);
   memcpy(p.part, t->extents, t->rank * sizeof *extents);
@@ -138,15 +138,30 @@ static GpuPort port_of(const DeviceCall *c, const int64_t *extents) {
   return p;
 }
 
+static const int64_t zero[PROGRAM_MAX_RANK];
+
 void gpu_move_port(const GpuPort *p, char *whole, char *part, bool feed) {
-  static const int64_t zero[PROGRAM_MAX_RANK];
   Box all = {whole, p->whole, p->start}, mine = {part, p->part, zero};
-  box_move(p->rank, p->element, p->part, feed ? all : mine, feed ? mine : all);
+  box_move(p->rank, dtype_bytes(p->dtype), p->part, feed ? all : mine, feed ? mine : all);
+}
+
+RtStatus gpu_copy_port(CudaDevice *d, const GpuPort *p, char *whole, char *part, bool feed, RtError *error) {
+  int64_t scalars[3 * PROGRAM_MAX_RANK];
+  CallTensor tensors[2] = {{.dtype = p->dtype, .rank = p->rank}, {.dtype = p->dtype, .rank = p->rank}};
+  void *data[] = {feed ? whole : part, feed ? part : whole};
+  size_t bytes = p->rank * sizeof *scalars;
+  tensors[!feed].extents = p->whole;
+  tensors[feed].extents = p->part;
+  memcpy(scalars, p->part, bytes);
+  memcpy(scalars + p->rank, feed ? p->start : zero, bytes);
+  memcpy(scalars + 2 * p->rank, feed ? zero : p->start, bytes);
+  const DeviceCall copy = {.kind = PI_copy, .n_tensors = 2, .tensors = tensors, .data = data, .scalars = scalars};
+  return gpu_copy(&d->base, &copy, error);
 }
 
 /* True if the part is contiguous in the whole; *from is its first byte. */
 static bool in_a_row(const GpuPort *p, size_t *from) {
-  size_t inner = p->element;
+  size_t inner = dtype_bytes(p->dtype);
   bool row = true;
   *from = 0;
   for (uint32_t d = p->rank; d-- > 0;) { /* after a dimension that is not whole all others are 1 */
@@ -159,56 +174,62 @@ static bool in_a_row(const GpuPort *p, size_t *from) {
 }
 
 /* Moves a port of a captured request. */
-static RtStatus keep_port(CudaDevice *d, const DeviceCall *c, const void *host, const GpuPort *p, bool feed,
+static RtStatus keep_port(CudaDevice *d, const DeviceCall *c, const DevicePort *whole, const GpuPort *p, bool feed,
                           RtError *error) {
   size_t bytes = tensor_bytes(&c->tensors[0]);
+  CUdeviceptr at = gpu_address(c->data[0]);
   char *part;
-  RtStatus status = gpu_capture_port(d, p, host, bytes, feed, &part, error);
+  RtStatus status = gpu_capture_port(d, p, whole, bytes, feed, &part, error);
   if (status) return status;
-  if (feed) return GPU_CALL(d, copy_to, "an input", error, gpu_address(c->data[0]), part, bytes, d->compute);
-  return GPU_CALL(d, copy_from, "an output", error, part, gpu_address(c->data[0]), bytes, d->compute);
+  if (whole->on_device)
+    return GPU_CALL(d, copy_on, feed ? "an input" : "an output", error, feed ? at : gpu_address(part),
+                    feed ? gpu_address(part) : at, bytes, d->compute);
+  if (feed) return GPU_CALL(d, copy_to, "an input", error, at, part, bytes, d->compute);
+  return GPU_CALL(d, copy_from, "an output", error, part, at, bytes, d->compute);
 }
 
-RtStatus gpu_feed(Device *device, const DeviceCall *c, const void *host, const int64_t *extents, RtError *error) {
+RtStatus gpu_feed(Device *device, const DeviceCall *c, const DevicePort *whole, RtError *error) {
   CudaDevice *d = (CudaDevice *)device;
   size_t bytes = tensor_bytes(&c->tensors[0]);
-  GpuPort port = port_of(c, extents);
+  GpuPort port = port_of(c, whole->extents);
   char *part;
   if (bytes == 0) return RT_OK;
-  if (d->capture) return keep_port(d, c, host, &port, true, error);
+  if (d->capture) return keep_port(d, c, whole, &port, true, error);
+  if (whole->on_device) return gpu_copy_port(d, &port, whole->at, c->data[0], true, error);
   if (bytes <= HALF) {
     RtStatus status = take_lane(d, bytes, &part, error);
     if (status) return status;
-    gpu_move_port(&port, (void *)(uintptr_t)host, part, true);
+    gpu_move_port(&port, whole->at, part, true);
     return GPU_CALL(d, copy_to, "an input", error, gpu_address(c->data[0]), part, bytes, d->compute);
   }
   size_t from;
-  if (in_a_row(&port, &from)) return gpu_upload(device, c->data[0], (const char *)host + from, bytes, error);
+  if (in_a_row(&port, &from)) return gpu_upload(device, c->data[0], whole->at + from, bytes, error);
   part = malloc(bytes);
   if (!part) return rt_error(error, RT_FAILED, "out of memory");
-  gpu_move_port(&port, (void *)(uintptr_t)host, part, true);
+  gpu_move_port(&port, whole->at, part, true);
   RtStatus status = gpu_upload(device, c->data[0], part, bytes, error);
   free(part);
   return status;
 }
 
-RtStatus gpu_fetch(Device *device, const DeviceCall *c, void *host, const int64_t *extents, RtError *error) {
+RtStatus gpu_fetch(Device *device, const DeviceCall *c, const DevicePort *whole, RtError *error) {
   CudaDevice *d = (CudaDevice *)device;
   size_t bytes = tensor_bytes(&c->tensors[0]);
-  GpuPort port = port_of(c, extents);
+  GpuPort port = port_of(c, whole->extents);
   if (bytes == 0) return RT_OK;
-  if (d->capture) return keep_port(d, c, host, &port, false, error);
+  if (d->capture) return keep_port(d, c, whole, &port, false, error);
+  if (whole->on_device) return gpu_copy_port(d, &port, whole->at, c->data[0], false, error);
   if (bytes <= LANDING) {
     RtStatus status = land(d, c->data[0], bytes, error);
-    if (!status) gpu_move_port(&port, host, d->landing, false);
+    if (!status) gpu_move_port(&port, whole->at, d->landing, false);
     return status;
   }
   size_t from;
-  if (in_a_row(&port, &from)) return gpu_read(device, (char *)host + from, c->data[0], bytes, error);
+  if (in_a_row(&port, &from)) return gpu_read(device, whole->at + from, c->data[0], bytes, error);
   char *part = malloc(bytes);
   if (!part) return rt_error(error, RT_FAILED, "out of memory");
   RtStatus status = gpu_read(device, part, c->data[0], bytes, error);
-  if (!status) gpu_move_port(&port, host, part, false);
+  if (!status) gpu_move_port(&port, whole->at, part, false);
   free(part);
   return status;
 }
