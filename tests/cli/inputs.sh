@@ -346,7 +346,7 @@ for ranks in 1 2; do
 done
 check "${need[1]} bytes of one rank, ${need[2]} of two" test $((2 * need[1] - need[2])) -ge $((2047 << 10)) -a $((2 * need[1] - need[2])) -le $((2053 << 10))
 expect 1 "would have 51200000000 bytes" "$apc" run "$gpt" -q --dim batch=100000000 --input random
-expect 3 "needs" "$apc" run "$gpt" -q --dim batch=1000000 --memory 1MB --input zeros
+expect 3 "needs" "$apc" run twice.ir -q --dim b=1000000 --micro-batches 1 --memory 1MB --input zeros
 expect 3 "needs" "$apc" plan "$gpt" -q --dim-hint batch=100000000 --micro-batches 1
 expect 1 "would have 51200000000000 bytes" "$apc" run "$gpt" -q --dim batch=100000000000 --memory 1000000TiB --input random
 expect 1 "above 2^40" "$apc" run "$gpt" -q --dim batch=4000000000000000000 --input random
