@@ -1,7 +1,8 @@
 /* passes/pipeline.c - the compiler's level-1 passes, in order: this table is the pipeline.
  *
- *   front end -> [ inline -> fold -> channels_last -> rows -> views -> recognise -> heads -> train -> dce -> narrow
- *   -> widen -> strided -> joined -> within -> prepare -> hoist -> unshare -> order -> group ] -> plan (search.c)
+ *   front end -> [ inline -> fold -> channels_last -> rows -> views -> recognise -> heads -> joined -> train -> dce ->
+ * narrow
+ *   -> widen -> strided -> within -> prepare -> hoist -> unshare -> order -> group ] -> plan (search.c)
  *   -> lower_spmd (lower.c) -> Program
  *
  * The planner and later steps read the flat function.  passes/facts/blocks.h finds its repeated blocks; `group` writes
@@ -52,12 +53,12 @@ static const Pass passes[] = {
     {"views", NULL, NULL, false, KEEPS_FIELD, run_views},
     {"recognise", pass_recognise, NULL, false, KEEPS_REALS, NULL},
     {"heads", NULL, NULL, false, KEEPS_FIELD, run_heads},
+    {"joined", NULL, NULL, false, KEEPS_FIELD, run_joined},
     {"train", NULL, NULL, false, KEEPS_NOTHING, run_train},
     {"dce", pass_dce, NULL, false, KEEPS_FIELD, NULL},
     {"narrow", NULL, NULL, false, KEEPS_REALS, run_narrow},
     {"widen", pass_widen, where_16_bits_widen, false, KEEPS_REALS, NULL},
     {"strided", NULL, NULL, false, KEEPS_FIELD, run_strided},
-    {"joined", NULL, NULL, false, KEEPS_FIELD, run_joined},
     {"within", pass_within, NULL, false, KEEPS_FIELD, NULL},
     {"prepare", pass_prepare, NULL, false, KEEPS_FIELD, NULL},
     {"hoist", pass_hoist, NULL, false, KEEPS_FIELD, NULL},

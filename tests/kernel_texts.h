@@ -451,7 +451,7 @@ static __attribute__((unused)) void split_attentions(void) {
 
 /* Heads as one product of queries, keys and values lays them out: x is [b, s, g, r + 2, k], r heads of queries, one of
  * keys and one of values.  Only attention, its gradients and rotations compute.  Two of four add a bias per key to each
- * row of the batch, and read queries as they lie. */
+ * row of the batch, and read queries as they lie; two write the gradients side by side, as x lies. */
 static __attribute__((unused)) void placed_attentions(void) {
   static const char *const types[] = {"f32", "f16", "bf16", "f64"};
   static const struct {
@@ -496,11 +496,16 @@ static __attribute__((unused)) void placed_attentions(void) {
       const char *shape = m ? arena_printf(a, "%s,%s", bgs, k) : arena_printf(a, "%s,%s,%d,%s,%s", b, g, r, s, k),
                  *turned = m ? arena_printf(a, "%s,%s", bsg, k) : arena_printf(a, "%s,%d,%s", bsg, r, k);
       text_printf(&x, "  %%d%c0 = attention_grad %%q, %%k, %%v, %%i, %%i, %%n%s, %%o, %%m, %%l, %%d {of=\"%c\","
-                  " scale=0.3, causal=1%s} : %s[%s]\n  %%d%c = transpose %%d%c0 {perm=%s} : %s[%s]\n"
-                  "  output \"d%c\" %%d%c @{}\n",
+                  " scale=0.3, causal=1%s} : %s[%s]\n  %%d%c1 = transpose %%d%c0 {perm=%s} : %s[%s]\n",
                   "qkv"[m], more, "qkv"[m], bias, t, shape, "qkv"[m], "qkv"[m], m ? "[0,2,1,3]" : "[0,3,1,2,4]", t,
-                  turned, "qkv"[m], "qkv"[m]);
+                  turned);
+      if (i / 4 >= 2) text_printf(&x, "  output \"d%c\" %%d%c1 @{}\n", "qkv"[m], "qkv"[m]);
+      else if (m)
+        text_printf(&x, "  %%d%c2 = reshape %%d%c1 : %s[%s,1,%s]\n", "qkv"[m], "qkv"[m], t, bsg, k);
     }
+    if (i / 4 < 2)
+      text_printf(&x, "  %%dx = concat %%dq1, %%dk2, %%dv2 {axis=3} : %s[%s,%d,%s]\n  output \"dx\" %%dx @{}\n", t, bsg,
+                  r + 2, k);
     text_case(arena_printf(a, "placed attention %s %d", t, i / 4), text_str(&x));
     arena_free(a);
   }

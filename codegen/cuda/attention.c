@@ -138,7 +138,7 @@ static Way choose_way(CudaTemplate *k, const Type *q, const Type *v) {
   return by_tiles(k, q, v);
 }
 
-/* Prints sizes, masks and bias as `b`. */
+/* Prints sizes, masks and bias as `b`; `out`: NULL if the place of the result follows. */
 static void print_attention(CudaTemplate *k, const TensorPlace in[3], const TensorPlace *out) {
   const Type *q = in[0].type, *v = in[2].type;
   text_printf(&k->body, "  Attention b;\n  b.groups = %s, b.rows = %s, b.s = %s, b.t = %s, b.k = %s, b.e = %s;\n",
@@ -150,7 +150,7 @@ static void print_attention(CudaTemplate *k, const TensorPlace in[3], const Tens
   else text_add(&k->body, "  b.bias = 0;\n");
   static const char *const names[3] = {"b.of_query", "b.of_keys", "b.of_values"};
   for (int i = 0; i < 3; i++) print_lines(k, names[i], &in[i]);
-  print_lines(k, "b.of_result", out);
+  if (out) print_lines(k, "b.of_result", out);
 }
 
 void cuda_attention(CudaTemplate *k) {
@@ -171,61 +171,129 @@ void cuda_attention(CudaTemplate *k) {
               op_float(k->op, AT_scale, 1), way.more);
 }
 
-/* Launches a warp per row of the result, 256 elements of it each. */
-static Way grad_by_rows(CudaTemplate *k, const Type *y) {
-  const Expr *rows = type_product(k->m, y, 0, y->rank - 1),
-             *chunks = ex_ceil_div(k->m, y->dims[y->rank - 1], ex_const(k->m, 256));
-  ct_launch(k, ex_mul(k->m, rows, chunks), 4, 128, "row of the result per warp");
-  return (Way){"row", ""};
+/* ---- gradients: one of them, or several by one kernel (GradsUnit), each by blocks of its own */
+
+typedef struct Grads {
+  int n;
+  GradsPart part[GRADS_MOST]; /* with places */
+  int at[GRADS_MOST];         /* the argument that holds its result */
+  bool together;              /* the blocks of keys compute those of values as well */
+} Grads;
+
+static char of_part(const Grads *g, int i) { return *op_str(g->part[i].op, AT_of); }
+
+static Grads grads_of(const CudaTemplate *k) {
+  const int first = k->op->nin;
+  Grads g = {.n = 1, .part = {{.op = k->op, .out = ct_out_place(k)}}, .at = {first}};
+  if (!k->u->grads) return g;
+  g.n = k->u->grads->n;
+  for (int i = 0; i < g.n; i++) {
+    g.part[i] = k->u->grads->part[i];
+    if (!g.part[i].out.type) g.part[i].out = work_dense_place(k->m, units_type(k->units, k->f, g.part[i].result));
+    for (int j = 0; j < k->u->nout; j++)
+      if (k->u->out[j] == g.part[i].result) g.at[i] = first + j;
+  }
+  return g;
 }
 
-/* Returns the number of tiles of 64 rows of the result. */
-static const Expr *grad_tiles(CudaTemplate *k, const Type *y) {
-  const Expr *rows = type_product(k->m, y, 2, y->rank - 1);
-  return ex_mul(k->m, type_product(k->m, y, 0, 2), ex_ceil_div(k->m, rows, ex_const(k->m, TILE_OF_ROWS)));
-}
+/* How they are computed: by which function, and with how many rows and elements of a result per block. */
+typedef struct GradWay {
+  const char *name, *how, *more; /* more: arguments after `of`; NULL if the function takes `of` from its struct */
+  int threads, rows, elements;   /* rows: of one group; 0: one per warp, of any group.  elements: 0: all */
+  int shared;
+} GradWay;
 
-/* Launches a block per 64 rows and 64 elements of the result. */
-static Way grad_by_tiles(CudaTemplate *k, const Type *y) {
-  const Expr *panels = ex_ceil_div(k->m, y->dims[y->rank - 1], ex_const(k->m, NARROW));
-  ct_launch(k, ex_mul(k->m, grad_tiles(k, y), panels), 1, 256, "64 rows of the result per block");
-  k->k->launch.shared = (2 * 64 * 32 + 64 * 64 + 3 * 64) * 4 + 3 * 64 * 8;
-  return (Way){"tile", ""};
-}
-
-/* Launches a block per 64 rows of the result. */
-static Way grad_by_tensor(CudaTemplate *k, const Type *y, int width, int columns) {
+static GradWay grad_by_tensor(CudaTemplate *k, Grads *g, int width, int columns) {
   int ks = (width + 15) / 16, es = (columns + 15) / 16, both = 64 * (16 * ks + 8 + 16 * es + 8);
-  ct_launch(k, grad_tiles(k, y), 1, 128, "64 rows of the result per block, tensor cores");
-  k->k->launch.shared = 2 * both + 4 * 192 + 8 * 192;
   text_printf(&k->body,
               "  SHARED(uint16_t, both, %d);\n  SHARED(float, numbers, 192);\n  SHARED(int64_t, places, 192);\n", both);
-  return (Way){"tensor",
-               arena_printf(k->m->arena, ", '%s', %d, %d, both, numbers, places", op_str(k->op, AT_of), ks, es)};
+  g->together =
+      width <= NARROW && columns <= NARROW && g->n > 1 && of_part(g, g->n - 1) == 'v' && of_part(g, g->n - 2) == 'k';
+  return (GradWay){.name = "tensor",
+                   .how = "64 rows of the result per block, tensor cores",
+                   .more = arena_printf(k->m->arena, "%d, %d, both, numbers, places", ks, es),
+                   .threads = 128,
+                   .rows = TILE_OF_ROWS,
+                   .shared = 2 * both + 4 * 192 + 8 * 192};
 }
 
-static Way choose_grad_way(CudaTemplate *k, const Type *q, const Type *v, const Type *y) {
+static GradWay choose_grad_way(CudaTemplate *k, Grads *g, const Type *q, const Type *v) {
   int width, columns;
   int64_t rows = work_expected(k->m, type_product(k->m, q, 2, 4)), keys = work_expected(k->m, v->dims[2]);
-  if (q->dtype == DT_f64 || rows <= FEW_ROWS || keys <= FEW_ROWS) return grad_by_rows(k, y);
+  if (q->dtype == DT_f64 || rows <= FEW_ROWS || keys <= FEW_ROWS)
+    return (GradWay){.name = "row", .how = "row of the result per warp", .threads = 128, .elements = 256};
   if (k->tensor && q->dtype != DT_f32 && is_small(q->dims[4], MOST_BY_TENSOR, &width) &&
       is_small(v->dims[3], MOST_BY_TENSOR, &columns))
-    return grad_by_tensor(k, y, width, columns);
-  return grad_by_tiles(k, y);
+    return grad_by_tensor(k, g, width, columns);
+  return (GradWay){.name = "tile",
+                   .how = "64 rows of the result per block",
+                   .threads = 256,
+                   .rows = TILE_OF_ROWS,
+                   .elements = NARROW,
+                   .shared = (2 * 64 * 32 + 64 * 64 + 3 * 64) * 4 + 3 * 64 * 8};
+}
+
+/* Returns the blocks that compute part i. */
+static const Expr *grad_blocks(Module *m, const GradWay *way, const Grads *g, int i) {
+  const Type *y = g->part[i].out.type;
+  const Expr *rows = type_product(m, y, 2, y->rank - 1), *jobs = type_product(m, y, 0, 2);
+  jobs = ex_mul(m, jobs, way->rows ? ex_ceil_div(m, rows, ex_const(m, way->rows)) : rows);
+  if (way->elements) jobs = ex_mul(m, jobs, ex_ceil_div(m, y->dims[y->rank - 1], ex_const(m, way->elements)));
+  return way->rows ? jobs : ex_ceil_div(m, jobs, ex_const(m, way->threads / 32));
+}
+
+static void print_grad_call(CudaTemplate *k, const GradWay *way, const TensorPlace in[3], const char *more) {
+  text_printf(&k->body, "  attention_grad_%s_%s(&b, &g, out, %s, %s, %s, %a, block%s);\n", way->name,
+              dtype_name(in[0].type->dtype), ct_at(k, 0, &in[0]), ct_at(k, 1, &in[1]), ct_at(k, 2, &in[2]),
+              op_float(k->op, AT_scale, 1), more);
+}
+
+/* Prints where the result of part i is, and on tensor cores the call; with the values' if keys' blocks compute both. */
+static void print_grad(CudaTemplate *k, const Grads *g, int i, const GradWay *way, const TensorPlace in[3]) {
+  const bool together = g->together && of_part(g, i) == 'k';
+  const char of = together ? 'b' : of_part(g, i), *more = "0, 0";
+  text_printf(&k->body, "  g.of = '%c', out = %s;\n", of, ct_at(k, g->at[i], &g->part[i].out));
+  print_lines(k, "b.of_result", &g->part[i].out);
+  if (together) {
+    text_add(&k->body, "  Lines of_more;\n");
+    print_lines(k, "of_more", &g->part[i + 1].out);
+    more = arena_printf(k->m->arena, "%s, &of_more", ct_at(k, g->at[i + 1], &g->part[i + 1].out));
+  }
+  if (way->more) print_grad_call(k, way, in, arena_printf(k->m->arena, ", '%c', %s, %s", of, way->more, more));
+}
+
+/* Prints the parts: the first blocks compute the last part, since keys and values take longest.  Returns the number of
+ * blocks. */
+static const Expr *print_grads(CudaTemplate *k, const Grads *g, const GradWay *way, const TensorPlace in[3]) {
+  const int last = g->n - 1 - (g->together ? 1 : 0);
+  const Expr *before = NULL, *all = ex_const(k->m, 0);
+  for (int i = last; i >= 0; i--) {
+    const Expr *own = grad_blocks(k->m, way, g, i);
+    if (i > 0 && !before) text_printf(&k->body, "  if (block < %s) {\n", ct_scalar(k, own));
+    else if (i > 0)
+      text_printf(&k->body, "  } else if ((block -= %s) < %s) {\n", ct_scalar(k, before), ct_scalar(k, own));
+    else if (before) text_printf(&k->body, "  } else {\n  block -= %s;\n", ct_scalar(k, before));
+    print_grad(k, g, i, way, in);
+    before = own, all = ex_add(k->m, all, own);
+  }
+  if (last > 0) text_add(&k->body, "  }\n");
+  if (!way->more) print_grad_call(k, way, in, "");
+  return all;
 }
 
 void cuda_attention_grad(CudaTemplate *k) {
-  int at = k->op->nin;
+  const int at = k->op->nin;
   const TensorPlace in[3] = {ct_in_place(k, 0), ct_in_place(k, 1), ct_in_place(k, 2)}, o = ct_in_place(k, at - 4),
-                    d = ct_in_place(k, at - 1), out = ct_out_place(k);
-  Way way = choose_grad_way(k, in[0].type, in[2].type, out.type);
-  print_attention(k, in, &out);
-  text_printf(
-      &k->body,
-      "  b.max = b.sum = 0;\n  AttentionGrad g;\n  g.of = '%s', g.o = %s, g.max = a.p%d, g.sum = a.p%d, g.d = %s;\n",
-      op_str(k->op, AT_of), ct_at(k, at - 4, &o), at - 3, at - 2, ct_at(k, at - 1, &d));
+                    d = ct_in_place(k, at - 1);
+  Grads g = grads_of(k);
+  GradWay way = choose_grad_way(k, &g, in[0].type, in[2].type);
+  print_attention(k, in, NULL);
+  text_printf(&k->body,
+              "  b.max = b.sum = 0;\n  AttentionGrad g;\n  g.o = %s, g.max = a.p%d, g.sum = a.p%d, g.d = %s;\n",
+              ct_at(k, at - 4, &o), at - 3, at - 2, ct_at(k, at - 1, &d));
   print_lines(k, "g.of_o", &o), print_lines(k, "g.of_d", &d);
-  text_printf(&k->body, "  attention_grad_%s_%s(&b, &g, %s, %s, %s, %s, %a%s);\n", way.name,
-              dtype_name(in[0].type->dtype), ct_at(k, at, &out), ct_at(k, 0, &in[0]), ct_at(k, 1, &in[1]),
-              ct_at(k, 2, &in[2]), op_float(k->op, AT_scale, 1), way.more);
+  text_printf(&k->body, "  %s *out;\n  int64_t block = block_index();\n", rp_stored_type(in[0].type->dtype));
+  const Expr *blocks = print_grads(k, &g, &way, in);
+  ct_launch(k, blocks, 1, way.threads, way.how);
+  k->k->launch.shared = way.shared;
 }

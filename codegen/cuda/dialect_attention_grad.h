@@ -7,13 +7,14 @@
  * largest counts as that.  No score is stored and nothing is added atomically: a row's bits depend on its operands and
  * the variant alone.
  *
- * Not done: one pass for keys and values, which would compute the scores once for both.
+ * One launch computes all gradients of an attention: each block those of queries, of keys or of values.  On tensor
+ * cores with heads of at most 64, a block computes those of keys and values together, from the same scores.
  */
 /* Adjacent names of macros are no statements. */
 /* clang-format off */
 
 typedef struct AttentionGrad {
-  char of; /* q, k or v */
+  char of; /* q, k or v; b: keys and values */
   const void *o, *max, *sum, *d;
   Lines of_o, of_d;
 } AttentionGrad;
@@ -41,10 +42,10 @@ typedef struct AttentionGrad {
     return score * change * scale; \
   } \
   FN void attention_grad_row_##T(const Attention *a, const AttentionGrad *g, stored *out, const stored *query, \
-      const stored *keys, const stored *values, type scale) { \
+      const stored *keys, const stored *values, type scale, int64_t block) { \
     int of_query = g->of == 'q'; \
     int64_t own = of_query ? a->rows : a->t, others = of_query ? a->t : a->rows, n = g->of == 'v' ? a->e : a->k; \
-    int64_t chunks = n > 256 ? (n + 255) / 256 : 1, job = block_index() * 4 + warp_index(); \
+    int64_t chunks = n > 256 ? (n + 255) / 256 : 1, job = block * 4 + warp_index(); \
     if (job >= a->groups * own * chunks) return; \
     int64_t mine = job / chunks, first = job % chunks * 256 + lane_index(), group = mine / own; \
     int left = (int)(n - first < 256 ? n - first : 256); \
@@ -190,7 +191,7 @@ FN float attention_share(const AttentionGrad *g, int64_t row, _Bool there, float
   } \
   /* a block of 256 threads per 64 own rows and 64 elements of the result of each */ \
   FN void attention_grad_tile_##T(const Attention *a, const AttentionGrad *g, stored *out, const stored *query, \
-      const stored *keys, const stored *values, float scale) { \
+      const stored *keys, const stored *values, float scale, int64_t block) { \
     SHARED(float, both, 2 * ATTENTION_HALF); \
     SHARED(float, weights, 64 * 64); \
     SHARED(float, tops, 64); \
@@ -202,8 +203,8 @@ FN float attention_share(const AttentionGrad *g, int64_t row, _Bool there, float
     AttentionPairs p; \
     p.of_query = g->of == 'q', p.where = where, p.last = last, p.bias_row = bias_row; \
     const int x = thread_index() % 16, y = thread_index() / 16; \
-    int64_t n = g->of == 'v' ? a->e : a->k, panels = n > 64 ? (n + 63) / 64 : 1, panel = block_index() % panels; \
-    attention_pairs(&p, a, block_index() / panels); \
+    int64_t n = g->of == 'v' ? a->e : a->k, panels = n > 64 ? (n + 63) / 64 : 1, panel = block % panels; \
+    attention_pairs(&p, a, block / panels); \
     const stored *d = (const stored *)g->d + lines_of(&g->of_d, p.group); \
     query += lines_of(&a->of_query, p.group), keys += lines_of(&a->of_keys, p.group); \
     values += lines_of(&a->of_values, p.group), out += lines_of(&a->of_result, p.group); \
@@ -281,23 +282,59 @@ ATTENTION_GRAD_TILES(bf16, uint16_t)
     numbers[64 + mine] = delta; \
     numbers[128 + mine] = attention_share(g, group * a->rows + row, row < a->rows, factor); \
   } \
+  /* adds the products of 16 x 32 factors of a warp with 32 rows of 16 * ns numbers in shared memory */ \
+  FN void attention_grad_add_##T(float (*result)[4], float (*factors)[4], const int ns, const uint16_t *rows, \
+      const int stride) { \
+    const int lane = lane_index(); \
+    UNROLL for (int s = 0; s < 2; s++) { \
+      uint32_t w[4]; \
+      UNROLL for (int i = 0; i < 4; i++) \
+        w[i] = pack_##T(factors[2 * s + i / 2][i % 2 * 2], factors[2 * s + i / 2][i % 2 * 2 + 1]); \
+      UNROLL for (int i = 0; i < ns; i++) { \
+        uint32_t b[4]; \
+        load_matrices_turned(b, rows + (16 * s + lane % 16) * stride + 16 * i + lane / 16 * 8); \
+        tensor_##T(result[2 * i], w, b); \
+        tensor_##T(result[2 * i + 1], w, b + 2); \
+      } \
+    } \
+  } \
+  /* stores the 16 rows of a warp, which gathers them in `both` first; `here` of the 64 rows exist */ \
+  FN void attention_grad_store_##T(uint16_t *out, const Lines *lines, float (*result)[4], uint16_t *both, \
+      const int ns, int64_t n, int64_t first, int here, _Bool wide) { \
+    const int lane = lane_index(), pair = lane % 4 * 2, row = 16 * warp_index() + lane / 4, stride = 16 * ns + 8; \
+    UNROLL for (int r = 0; r < 2; r++) \
+      UNROLL for (int i = 0; i < 2 * ns; i++) \
+        *(uint32_t *)(both + (row + 8 * r) * stride + 8 * i + pair) = \
+            pack_##T(result[i][2 * r], result[i][2 * r + 1]); \
+    warp_barrier(); \
+    ROLL for (int i = lane; i < 32 * ns; i += 32) { \
+      int line = 16 * warp_index() + i / (2 * ns), at = i % (2 * ns) * 8; \
+      if (line >= here || at >= n) continue; \
+      uint16_t *to = out + line_at(lines, first + line) + at; \
+      if (wide) store_wide(to, both + line * stride + at, 16); \
+      else \
+        for (int j = 0; j < 8 && at + j < n; j++) to[j] = both[line * stride + at + j]; \
+    } \
+  } \
   FN void attention_grad_tensor_##T(const Attention *a, const AttentionGrad *g, uint16_t *out, const uint16_t *query, \
-      const uint16_t *keys, const uint16_t *values, float scale, const int of, const int ks, const int es, \
-      uint16_t *both, float *numbers, int64_t *places) { \
+      const uint16_t *keys, const uint16_t *values, float scale, int64_t block, const int of, const int ks, \
+      const int es, uint16_t *both, float *numbers, int64_t *places, uint16_t *more, const Lines *of_more) { \
     const int kstride = 16 * ks + 8, estride = 16 * es + 8, lane = lane_index(), pair = lane % 4 * 2; \
     const int ns = of == 'v' ? es : ks, nstride = 16 * ns + 8, row = 16 * warp_index() + lane / 4; \
     uint16_t *first_tile = both, *second_tile = both + 64 * kstride; \
     AttentionPairs p; \
     p.of_query = of == 'q', p.where = places, p.last = places + 64, p.bias_row = places + 128; \
-    attention_pairs(&p, a, block_index()); \
+    attention_pairs(&p, a, block); \
     int64_t n = of == 'v' ? a->e : a->k; \
     int here = p.own - p.first < 64 ? (int)(p.own - p.first) : 64; \
     const uint16_t *d = (const uint16_t *)g->d + lines_of(&g->of_d, p.group); \
     query += lines_of(&a->of_query, p.group), keys += lines_of(&a->of_keys, p.group); \
     values += lines_of(&a->of_values, p.group), out += lines_of(&a->of_result, p.group); \
+    if (of == 'b') more += lines_of(of_more, p.group); \
     _Bool wide = a->k % 8 == 0 && a->e % 8 == 0 && lines_wide(&a->of_query) && lines_wide(&a->of_keys) && \
         lines_wide(&a->of_values) && lines_wide(&g->of_d) && lines_wide(&a->of_result) && \
         ((uintptr_t)query | (uintptr_t)keys | (uintptr_t)values | (uintptr_t)d | (uintptr_t)out) % 16 == 0; \
+    if (of == 'b') wide = wide && lines_wide(of_more) && (uintptr_t)more % 16 == 0; \
     const uint16_t *own = p.of_query ? query : keys, *other = p.of_query ? keys : query; \
     const uint16_t *own_values = p.of_query ? d : values, *other_values = p.of_query ? values : d; \
     const Lines *of_own = p.of_query ? &a->of_query : &a->of_keys; \
@@ -313,11 +350,11 @@ ATTENTION_GRAD_TILES(bf16, uint16_t)
       load_matrices(mine[s], first_tile + (16 * warp_index() + lane % 16) * kstride + 16 * s + lane / 16 * 8); \
     UNROLL for (int s = 0; of != 'v' && s < es; s++) \
       load_matrices(mine_values[s], second_tile + (16 * warp_index() + lane % 16) * estride + 16 * s + lane / 16 * 8); \
-    const float factor = of == 'v' ? 1 : scale; \
+    const float factor = of == 'v' || of == 'b' ? 1 : scale; \
     if (of == 'q') \
       attention_grad_tensor_sums_##T(numbers, a, g, p.group, p.first, second_tile, estride, factor, 1); \
-    float result[16][4]; \
-    UNROLL for (int i = 0; i < 64; i++) result[i / 4][i % 4] = 0; \
+    float result[16][4], of_values[16][4]; /* of values: with of == 'b' */ \
+    UNROLL for (int i = 0; i < 64; i++) result[i / 4][i % 4] = of_values[i / 4][i % 4] = 0; \
     for (int64_t t = 0; t < p.others; t += 64) { \
       int whole; \
       barrier(); /* the previous tile is done */ \
@@ -328,7 +365,7 @@ ATTENTION_GRAD_TILES(bf16, uint16_t)
       copy_wait(); \
       barrier(); \
       if (of != 'q') { \
-        attention_grad_tensor_sums_##T(numbers, a, g, p.group, t, second_tile, estride, factor, of == 'k'); \
+        attention_grad_tensor_sums_##T(numbers, a, g, p.group, t, second_tile, estride, factor, of != 'v'); \
         barrier(); \
       } \
       ROLL for (int part = 0; part < 64; part += 32) { \
@@ -353,42 +390,29 @@ ATTENTION_GRAD_TILES(bf16, uint16_t)
           int own_row = row + i / 2 % 2 * 8, other_row = part + i / 4 * 8 + pair + i % 2; \
           int q = attention_query(&p, own_row, other_row), k = attention_key(&p, own_row, other_row); \
           int64_t bias = a->bias ? attention_bias_at(&p, a, t, own_row, other_row) : -1; \
-          float *x = &score[i / 4][i % 4]; \
+          float *x = &score[i / 4][i % 4], *y = &change[i / 4][i % 4]; \
           *x *= scale * attention_unit(a); \
           if (bias >= 0) *x += load_##T((const uint16_t *)a->bias + bias); \
           *x -= numbers[q]; \
           *x = exp2_fast(attention_exponent(a, *x > 0 ? 0 : *x)) * numbers[128 + q]; \
-          if (of != 'v') *x *= change[i / 4][i % 4] - numbers[64 + q]; \
-          if (!whole) *x = p.where[k] <= p.last[q] ? *x : 0; \
+          _Bool seen = whole || p.where[k] <= p.last[q]; \
+          if (of == 'b') *y = seen ? *x * (*y - numbers[64 + q]) * scale : 0; \
+          if (of == 'q' || of == 'k') *x *= *y - numbers[64 + q]; \
+          *x = seen ? *x : 0; \
         } \
-        UNROLL for (int s = 0; s < 2; s++) { \
-          uint32_t w[4]; \
-          UNROLL for (int i = 0; i < 4; i++) \
-            w[i] = pack_##T(score[2 * s + i / 2][i % 2 * 2], score[2 * s + i / 2][i % 2 * 2 + 1]); \
-          UNROLL for (int i = 0; i < ns; i++) { \
-            uint32_t b[4]; \
-            load_matrices_turned(b, (of == 'v' ? second_tile : first_tile) + (part + 16 * s + lane % 16) * nstride + \
-                16 * i + lane / 16 * 8); \
-            tensor_##T(result[2 * i], w, b); \
-            tensor_##T(result[2 * i + 1], w, b + 2); \
-          } \
+        if (of == 'b') { \
+          attention_grad_add_##T(of_values, score, es, second_tile + part * estride, estride); \
+          attention_grad_add_##T(result, change, ks, first_tile + part * kstride, kstride); \
+        } else { \
+          attention_grad_add_##T(result, score, ns, (of == 'v' ? second_tile : first_tile) + part * nstride, nstride); \
         } \
       } \
     } \
-    barrier(); /* all warps are done: each gathers its rows in the memory of the others */ \
-    UNROLL for (int r = 0; r < 2; r++) \
-      UNROLL for (int i = 0; i < 2 * ns; i++) \
-        *(uint32_t *)(both + (row + 8 * r) * nstride + 8 * i + pair) = \
-            pack_##T(result[i][2 * r], result[i][2 * r + 1]); \
-    warp_barrier(); \
-    ROLL for (int i = lane; i < 32 * ns; i += 32) { \
-      int line = 16 * warp_index() + i / (2 * ns), at = i % (2 * ns) * 8; \
-      if (line >= here || at >= n) continue; \
-      uint16_t *to = out + line_at(&a->of_result, p.first + line) + at; \
-      if (wide) store_wide(to, both + line * nstride + at, 16); \
-      else \
-        for (int j = 0; j < 8 && at + j < n; j++) to[j] = both[line * nstride + at + j]; \
-    } \
+    barrier(); /* all warps are done */ \
+    attention_grad_store_##T(out, &a->of_result, result, both, ns, n, p.first, here, wide); \
+    if (of != 'b') return; \
+    barrier(); /* the other rows may be longer */ \
+    attention_grad_store_##T(more, of_more, of_values, both, es, a->e, p.first, here, wide); \
   }
 ATTENTION_GRAD_TENSOR(f16)
 ATTENTION_GRAD_TENSOR(bf16)

@@ -12,7 +12,8 @@
  *   - no loop begins or ends between them, and both run before, in or after the micro-batches;
  *   - recomputation for gradients does not merge with earlier operations: its results would be live from there on;
  *   - the limits of a kernel hold: 64 operations, 16 buffers.
- * A value that another group needs is stored, but stays fused.
+ * A value that another group needs is stored, but stays fused.  On devices with bundles, reductions along the same
+ * dimension, other than the last, are merged as well if they read the same value.
  */
 #include <string.h>
 
@@ -206,6 +207,11 @@ static void add_need(void *context, Val v) {
   if (from->late > to->late) to->late = from->late;
   add_link(c->w->arena, &to->reads, g);
   add_link(c->w->arena, &from->users, c->group);
+}
+
+void work_link(Work *w, const WorkOp *o) {
+  Needs needs = {w, o->group};
+  for (int k = 0; k < o->op->nin; k++) leaves(w, o->op->in[k], add_need, &needs);
 }
 
 typedef struct Buffers {
@@ -402,7 +408,7 @@ static void add_candidate(void *context, Val v) {
 typedef struct Readers {
   const Work *w;
   int group, other;
-  int *first; /* by value: the first group of the update found to read it; -1 if none */
+  int *first; /* by value: the first group found to read it; -1 if none */
 } Readers;
 
 static void note_reader(void *context, Val v) {
@@ -413,6 +419,18 @@ static void note_reader(void *context, Val v) {
 static void find_reader(void *context, Val v) {
   Readers *c = context;
   if (c->first[v] >= 0) c->other = c->first[v];
+}
+
+/* Visits the values that an operand is computed from: those in memory, and slices of them, each of which is a value of
+ * its own. */
+static void parts_read(Readers *c, Val v, void (*visit)(void *, Val)) {
+  int def = work_def(c->w, v);
+  const WorkOp *o = def < 0 ? NULL : &c->w->ops.items[def];
+  if (!o || !o->virtual_ || o->op->kind == OP_slice || o->op->kind == OP_shard_slice) {
+    visit(c, v);
+    return;
+  }
+  for (int k = 0; k < o->op->nin; k++) parts_read(c, o->op->in[k], visit);
 }
 
 /* Merges totals with groups of the update that read the same value from memory. */
@@ -430,11 +448,41 @@ static void merge_totals(Work *w) {
       if (!o->live || o->virtual_ || o->class != WC_MAP || !work_in_update(w, o) || has_total[o->group] != totals)
         continue;
       c.group = o->group, c.other = -1;
-      for (int k = 0; k < o->op->nin; k++) leaves(w, o->op->in[k], totals ? find_reader : note_reader, &c);
+      for (int k = 0; k < o->op->nin; k++) parts_read(&c, o->op->in[k], totals ? find_reader : note_reader);
       if (c.other < 0 || w->groups.items[c.other].dead) continue;
       try_merge(w, c.other, o->group);
       has_total[o->group] = true;
     }
+  arena_free(scratch);
+}
+
+static bool is_column_sum(const WorkGroup *g) {
+  return !g->dead && g->space.rows && g->space.reduced >= 0 && g->space.reduced != g->space.ndims - 1;
+}
+
+/* Visits the whole tensors that an operation reads from memory. */
+static void whole_leaves(Readers *c, const WorkOp *o, void (*visit)(void *, Val)) {
+  const int ndims = c->w->groups.items[o->group].space.ndims;
+  for (int k = 0; k < o->op->nin; k++)
+    if (dense_dims(work_type(c->w, o->op->in[k]), NULL, NULL) == ndims) parts_read(c, o->op->in[k], visit);
+}
+
+/* Merges reductions along the same dimension, other than the last, that read the same tensor: the gradients of a norm's
+ * gain and bias. */
+static void merge_column_sums(Work *w) {
+  Arena *scratch = arena_new();
+  size_t n = w->f->values.n + w->temps.n + 1;
+  Readers c = {.w = w, .first = ARENA_ARRAY(scratch, int, n)};
+  for (size_t v = 0; v < n; v++) c.first[v] = -1;
+  for (size_t i = 0; i < w->ops.n; i++) {
+    const WorkOp *o = &w->ops.items[i];
+    if (!o->live || o->virtual_ || !is_column_sum(&w->groups.items[o->group])) continue;
+    c.other = -1;
+    whole_leaves(&c, o, find_reader);
+    if (c.other >= 0 && !w->groups.items[c.other].dead) try_merge(w, c.other, o->group);
+    c.group = o->group;
+    whole_leaves(&c, o, note_reader);
+  }
   arena_free(scratch);
 }
 
@@ -531,5 +579,10 @@ void work_fuse(Work *w) {
       if (!w->groups.items[c.groups[k]].dead) try_merge(w, o->group, c.groups[k]);
   }
   if (w->all->totals) merge_totals(w);
+  if (w->device->bundles) merge_column_sums(w);
   find_stored(w);
+  if (!w->all->update) return;
+  work_copy_values(w);
+  find_stored(w);
+  work_drop_empty(w);
 }

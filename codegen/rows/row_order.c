@@ -8,7 +8,8 @@
  *     learning rate, totals of gradients (work_total.c);
  *   - short sums along other dimensions than the last that only the update reads: the second halves of gradients of
  *     biases.  They wait for the last one, so their operands must be small;
- *   - casts of states: the weights in 16 bits, which gradients read as well, so that most of them live on anyway.
+ *   - casts and concatenations of states: the weights in 16 bits, and those of heads side by side.  Gradients read them
+ *     as well, so that most of them live on anyway.
  * A bundle comes before the first of its readers, or last.  So each of its members comes after the groups it needs, as
  * long as no two bundles wait for each other. */
 #include "codegen/rows/row_work.h"
@@ -133,11 +134,24 @@ static bool is_short_sum(const Work *w, const WorkGroup *g) {
   return true;
 }
 
+/* True if the value is a state, a moved one, or computed by the group. */
+static bool is_from_state(const Work *w, Val v, int group) {
+  int def = work_def(w, v);
+  if (def < 0) return false;
+  const WorkOp *o = &w->ops.items[def];
+  bool all = o->virtual_ && o->op->nin > 0;
+  for (int k = 0; all && k < o->op->nin; k++) all = is_from_state(w, o->op->in[k], group);
+  return all || o->op->kind == OP_read || (!o->virtual_ && o->group == group);
+}
+
 static bool is_cast_of_state(const Work *w, const WorkGroup *g) {
-  const Op *op = w->ops.items[g->ops[0]].op;
-  if (g->n > 1 || op->kind != OP_cast) return false;
-  int def = work_def(w, op->in[0]);
-  return def >= 0 && w->ops.items[def].op->kind == OP_read;
+  bool all = true;
+  for (int i = 0; i < g->n; i++) {
+    const WorkOp *o = &w->ops.items[g->ops[i]];
+    all &= o->op->kind == OP_cast || o->op->kind == OP_concat;
+    for (int k = 0; k < o->op->nin; k++) all = all && is_from_state(w, o->op->in[k], o->group);
+  }
+  return all;
 }
 
 static BundleKind kind_of(const Work *w, const WorkGroup *g) {

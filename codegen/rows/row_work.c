@@ -55,6 +55,7 @@ void work_remove(Work *w, const bool *gone) {
     for (Val v = o->op->out; v < op_end(o->op); v++) w->def[v] = (int)i;
     for (int k = 0; o->grow && k < o->grow->n; k++) w->def[o->grow->whole[k]] = (int)i;
     if (o->place && o->place->result) w->def[o->place->result] = (int)i;
+    for (int k = 0; o->grads && k < o->grads->n; k++) w->def[o->grads->part[k].result] = (int)i;
   }
 }
 
@@ -507,13 +508,14 @@ Work *work_of_stage(const WorkFunction *all, int stage) {
               .in_turns = all->in_turns};
   if (all->joins && w->device->places) {
     w->passed = ARENA_ARRAY(w->arena, bool, w->f->ops.n + 1);
+    w->within = ARENA_ARRAY(w->arena, bool, w->f->ops.n + 1);
     w->same = ARENA_ARRAY(w->arena, Val, w->f->values.n + 1);
   }
   add_ops(w);
   move_out_of_loops(w);
   if (all->joins) work_join(w);
   if (all->joins && w->device->grows) work_grow(w);
-  if (all->joins && w->device->places) work_place(w);
+  if (all->joins && w->device->places) work_grads(w), work_place(w);
   if (all->joins && w->device->splits) work_split(w);
   if (all->joins && w->device->bundles) work_fold_totals(w);
   find_live(w);

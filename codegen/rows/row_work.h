@@ -40,6 +40,7 @@ typedef struct WorkOp {
   const GrowUnit *grow;   /* an attention that extends a cache; op is then `grow->op` with the operands of the joins */
   const PlaceUnit *place; /* an attention or rotation that reads and writes in the layout of its neighbours; op as
                              above */
+  const GradsUnit *grads; /* several attention_grads; op is then the first, with the operands of all */
 } WorkOp;
 
 /* An iteration space: the extents other than the constant 1, and the index of the reduced one. */
@@ -65,7 +66,7 @@ typedef struct WorkGroup {
   int segment;             /* groups between the same loop boundaries, of one phase: only these merge */
   bool again;              /* some operations are recomputed for gradients */
   bool back;               /* all are, or use recomputed values */
-  bool dead;               /* merged into another */
+  bool dead;               /* merged into another, or without stored values */
   int bundle;              /* work_order: its bundle; -1 if none */
   GroupLinks reads, users; /* groups whose results it reads, and groups that read its own */
   int late;                /* the last operation of this group and of all that it needs */
@@ -120,6 +121,10 @@ typedef struct Work {
   } sums;
   bool *passed; /* by operation of the function: not executed, as kernels read or write through it (work_place.c) or an
                    equal operation exists; NULL if none */
+  bool *within; /* by operation of the function: the kernel of an earlier one computes it (work_grads.c); or NULL */
+  bool *copied; /* by operation of the function: other kernels compute its result, which is not stored
+                   (row_copies.c); or NULL */
+  Val *whole;   /* by operation, if copied: the tensor of equal size that they compute it from; 0 if none */
   Val *same;    /* by value of the function: the first of equal numbers or lines, which is computed for all of them, or
                    itself; 0 if not determined by constants alone, or not a line; NULL: each is computed where it
                    stands */
@@ -148,6 +153,12 @@ const WorkFunction *work_function(Arena *a, Module *m, const Func *f, const Devi
 Work *work_of_stage(const WorkFunction *all, int stage);
 const size_t *work_in_stage(const WorkFunction *all, int stage, size_t *n);
 void work_fuse(Work *w); /* finds groups and `stored` */
+/* row_copies.c: lets kernels compute cheap values of other kernels again; `stored` is then out of date. */
+void work_copy_values(Work *w);
+/* Adds to the links of an operation's group the groups whose results the operation reads. */
+void work_link(Work *w, const WorkOp *o);
+/* Marks groups of rows without stored values as dead. */
+void work_drop_empty(Work *w);
 
 /* Returns the type of a value or temporary. */
 const Type *work_type(const Work *w, Val v);
@@ -183,6 +194,9 @@ void work_join(Work *w);
 
 /* work_grow.c: lets attentions perform the joins of their keys and values. */
 void work_grow(Work *w);
+
+/* work_grads.c: makes one operation of the gradients of an attention. */
+void work_grads(Work *w);
 
 /* work_place.c: lets attentions and rotations read their operands, and write their result, in the layout of the
  * neighbouring operations. */

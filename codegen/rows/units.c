@@ -163,9 +163,30 @@ static void add_row_kernel(Make *k, const WorkGroup *g) {
 
 /* ---- the other kinds */
 
+/* Adds the kernel of several gradients, with each value that it writes once. */
+static void add_grads(Make *k, const WorkOp *o) {
+  int n = 0, *alias = ARENA_ARRAY(k->m->arena, int, GRADS_MOST);
+  Val out[GRADS_MOST];
+  for (int i = 0; i < o->grads->n; i++) {
+    bool seen = false;
+    for (int j = 0; j < n; j++) seen |= out[j] == o->grads->part[i].result;
+    if (!seen) alias[n] = -1, out[n++] = o->grads->part[i].result;
+  }
+  Unit *u = add_unit(k, UNIT_KERNEL, o);
+  u->legal = o->place ? o->place->op : o->op;
+  u->nin = o->op->nin, u->in = o->op->in;
+  u->nout = n, u->out = values(k, n, out);
+  u->alias = alias;
+  u->place = o->place, u->grads = o->grads;
+}
+
 /* Adds the kernel of a template.  An update in place writes only the elements that change; a rope rotates pairs in
  * place; a check of indices passes them on in place; a sum joins its residual. */
 static void add_template(Make *k, const WorkOp *o) {
+  if (o->grads) {
+    add_grads(k, o);
+    return;
+  }
   int n = o->op->nout + (o->grow ? o->grow->n : 0), *alias = ARENA_ARRAY(k->m->arena, int, n);
   Val *out = ARENA_ARRAY(k->m->arena, Val, n);
   for (int i = 0; i < n; i++)

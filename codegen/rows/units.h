@@ -86,6 +86,19 @@ typedef struct PlaceUnit {
   Val result; /* the value whose memory holds the first result, and which replaces it in out[]; 0: the result itself */
 } PlaceUnit;
 
+/* Gradients of one attention by several of its operands, which one kernel computes (work_grads.c).  Their operands are
+ * equal, and the results may be parts of one value. */
+enum { GRADS_MOST = 3 };
+typedef struct GradsPart {
+  const struct Op *op; /* an attention_grad */
+  TensorPlace out;     /* no type: the value itself, dense */
+  Val result;          /* the value whose memory holds its result */
+} GradsPart;
+typedef struct GradsUnit {
+  int n;
+  GradsPart part[GRADS_MOST]; /* in the order q, k, v */
+} GradsUnit;
+
 typedef struct Unit {
   UnitKind kind;
   int op;          /* index in Func.ops of the operation it is named after */
@@ -106,6 +119,7 @@ typedef struct Unit {
                            only the convolution; on GPUs the kernel takes in[] and the result and computes everything */
   const GrowUnit *grow; /* KERNEL of an attention */
   const PlaceUnit *place;
+  const GradsUnit *grads;     /* KERNEL: it computes these; out[] has each value of their results once */
   const struct Unit *members; /* KERNEL: the members of a bundle, which are independent of each other; their `in` and
                                  `out` are among those of the bundle, each value once */
   int nmembers;               /* 0 if not a bundle */

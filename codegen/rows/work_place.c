@@ -3,7 +3,8 @@
  * A product makes and reads [batch, sequence, heads, size]; at level 1 an attention reads [batch, groups, repeats,
  * sequence, size].  Between them are transposes, reshapes and slices, which would be copies.  Instead the kernels take
  * strides: operands are read through the operations that move them, and a result that only one chain of transposes and
- * reshapes reads is written in the layout at the chain's end.
+ * reshapes reads is written in the layout at the chain's end.  Gradients of one attention (work_grads.c) are written
+ * side by side if a concatenation reads them all, and nothing else.
  *
  * In: legalised operations.  Out: the same with other operands and results (PlaceUnit), and without the operations that
  * lost all readers.  An attention_grad finds the result of its attention at its new place.  Strides are expressions, so
@@ -136,23 +137,113 @@ static int only_reader(const Placing *p, Val v) {
 
 static bool together(const WorkOp *a, const WorkOp *b) { return a->phase == b->phase && a->op->again == b->op->again; }
 
-/* Follows the transposes and reshapes that alone read the result of operation `at`: finds the last one's value and the
- * place of the result in it, and marks them all. */
-static void place_result(Placing *p, int at, PlaceUnit *unit) {
-  Work *w = p->w;
-  const WorkOp *first = &w->ops.items[at];
-  int chain[MAX_RANK], n = 0, best = 0;
-  for (int next = only_reader(p, first->op->out); next >= 0 && n < MAX_RANK;) {
-    const WorkOp *o = &w->ops.items[next];
+/* The transposes and reshapes that alone read a result, in order. */
+typedef struct Chain {
+  const WorkOp *first; /* the operation of the result */
+  const Op *op;        /* itself, or one of its parts */
+  int at[MAX_RANK], n;
+  Val end; /* the value of the last one, or the result */
+} Chain;
+
+static Chain chain_after(const Placing *p, const WorkOp *first, const Op *op) {
+  Chain c = {.first = first, .op = op, .end = op->out};
+  for (int next = only_reader(p, op->out); next >= 0 && c.n < MAX_RANK;) {
+    const WorkOp *o = &p->w->ops.items[next];
     if (!turns(o->op) || !together(first, o)) break;
-    chain[n++] = next;
-    TensorPlace lies = work_dense_place(w->m, work_type(w, o->op->out)), before;
-    bool found = true;
-    for (int i = n; i-- > 0 && found; lies = before) found = moved_back(w, w->ops.items[chain[i]].op, &lies, &before);
-    if (found && fits(first->op, &lies)) best = n, unit->out = lies, unit->result = o->op->out;
+    c.at[c.n++] = next, c.end = o->op->out;
     next = p->output[o->op->out] || p->reads[o->op->out] != 1 ? -1 : p->reader[o->op->out];
   }
-  for (int i = 0; i < best; i++) p->gone[chain[i]] = w->passed[w->ops.items[chain[i]].origin] = true;
+  return c;
+}
+
+/* Finds the place of the result if the value after n moves of the chain lies as `lies` says.  False if the kernel
+ * cannot write there. */
+static bool place_before(const Placing *p, const Chain *c, int n, TensorPlace lies, TensorPlace *place) {
+  for (int i = n; i-- > 0; lies = *place)
+    if (!moved_back(p->w, p->w->ops.items[c->at[i]].op, &lies, place)) return false;
+  *place = lies;
+  return fits(c->op, place);
+}
+
+static void pass(Placing *p, int at) { p->gone[at] = p->w->passed[p->w->ops.items[at].origin] = true; }
+
+/* Places a result as late in its chain as the kernel can, and marks the operations that it replaces.  Returns the value
+ * that holds it; 0: the result itself. */
+static Val place_result(Placing *p, const Chain *c, TensorPlace *place) {
+  Val result = 0;
+  int best = 0;
+  for (int n = 1; n <= c->n; n++) {
+    const Val v = p->w->ops.items[c->at[n - 1]].op->out;
+    TensorPlace found;
+    if (place_before(p, c, n, work_dense_place(p->w->m, work_type(p->w, v)), &found))
+      best = n, *place = found, result = v;
+  }
+  for (int i = 0; i < best; i++) pass(p, c->at[i]);
+  return result;
+}
+
+/* ---- results side by side */
+
+/* Returns the concatenation that reads the end of the chain, and nothing else does; -1 if none. */
+static int concat_after(const Placing *p, const Chain *c) {
+  int at = c->n ? (p->output[c->end] || p->reads[c->end] != 1 ? -1 : p->reader[c->end]) : only_reader(p, c->end);
+  if (at < 0 || p->w->ops.items[at].op->kind != OP_concat || !together(c->first, &p->w->ops.items[at])) return -1;
+  return at;
+}
+
+/* Returns the place of operand k of a concatenation in its result. */
+static TensorPlace place_in_concat(const Work *w, const Op *concat, int k) {
+  const int axis = (int)op_int(concat, AT_axis, 0);
+  TensorPlace place = work_dense_place(w->m, work_type(w, concat->out));
+  const Expr *start = ex_const(w->m, 0);
+  for (int i = 0; i < k; i++) start = ex_add(w->m, start, work_type(w, concat->in[i])->dims[axis]);
+  place.type = work_type(w, concat->in[k]);
+  place.offset = ex_mul(w->m, start, place.stride[axis]);
+  return place;
+}
+
+/* Finds the chain that ends in the value; -1 if none. */
+static int chain_of(const Chain *chains, int n, Val end) {
+  int i = n - 1;
+  while (i >= 0 && chains[i].end != end) i--;
+  return i;
+}
+
+/* Places the results of the chains that a concatenation joins in its result, if it reads nothing else.  False if that
+ * is not so. */
+static bool place_side_by_side(Placing *p, int at, const Chain *chains, GradsUnit *g) {
+  const Op *concat = p->w->ops.items[at].op;
+  TensorPlace place[GRADS_MOST];
+  int of[GRADS_MOST];
+  if (concat->nin > g->n) return false;
+  for (int k = 0; k < concat->nin; k++) {
+    of[k] = chain_of(chains, g->n, concat->in[k]);
+    if (of[k] < 0 || concat_after(p, &chains[of[k]]) != at) return false;
+    const Chain *c = &chains[of[k]];
+    if (!place_before(p, c, c->n, place_in_concat(p->w, concat, k), &place[k])) return false;
+  }
+  for (int k = 0; k < concat->nin; k++) {
+    g->part[of[k]].result = concat->out, g->part[of[k]].out = place[k];
+    for (int i = 0; i < chains[of[k]].n; i++) pass(p, chains[of[k]].at[i]);
+  }
+  pass(p, at);
+  return true;
+}
+
+/* Places the results of gradients that one kernel computes. */
+static void place_grads(Placing *p, WorkOp *o) {
+  GradsUnit *g = ARENA_NEW(p->w->arena, GradsUnit);
+  Chain chains[GRADS_MOST];
+  *g = *o->grads;
+  for (int i = 0; i < g->n; i++) chains[i] = chain_after(p, o, g->part[i].op);
+  for (int i = 0; i < g->n; i++) {
+    GradsPart *part = &g->part[i];
+    int at = concat_after(p, &chains[i]);
+    if (part->out.type || (at >= 0 && place_side_by_side(p, at, chains, g))) continue;
+    Val result = place_result(p, &chains[i], &part->out);
+    if (result) part->result = result;
+  }
+  o->grads = g;
 }
 
 /* ---- operands */
@@ -166,6 +257,11 @@ static Val place_of(Placing *p, Val v, TensorPlace *place) {
     *place = o->place->out;
     return o->place->result;
   }
+  for (int i = 0; o && o->grads && i < o->grads->n; i++)
+    if (o->grads->part[i].op->out == v && o->grads->part[i].out.type) {
+      *place = o->grads->part[i].out;
+      return o->grads->part[i].result;
+    }
   if (o && (o->class == WC_MAP || o->class == WC_VIEW) && (turns(o->op) || o->op->kind == OP_slice)) {
     TensorPlace from;
     Val base = place_of(p, o->op->in[0], &from);
@@ -226,7 +322,12 @@ void work_place(Work *w) {
     if (!has_places(o->op->kind)) continue;
     PlaceUnit *unit = ARENA_NEW(a, PlaceUnit);
     *unit = (PlaceUnit){.op = o->op};
-    place_result(&p, (int)i, unit);
+    if (o->grads) {
+      place_grads(&p, o);
+    } else {
+      Chain chain = chain_after(&p, o, o->op);
+      unit->result = place_result(&p, &chain, &unit->out);
+    }
     if (unit->result) o->place = unit;
     place_operands(&p, (int)i, unit);
     if (o->op != unit->op) o->place = unit;

@@ -87,5 +87,6 @@ void work_split(Work *w) {
     ARENA_PUSH(w->arena, &w->ops, old[i]);
     for (Val v = old[i].op->out; v < op_end(old[i].op); v++) w->def[v] = (int)w->ops.n - 1;
     if (old[i].place && old[i].place->result) w->def[old[i].place->result] = (int)w->ops.n - 1;
+    for (int k = 0; old[i].grads && k < old[i].grads->n; k++) w->def[old[i].grads->part[k].result] = (int)w->ops.n - 1;
   }
 }

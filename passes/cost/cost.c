@@ -685,6 +685,7 @@ static OpCost joined_price(const CostModel *c, const Func *f, const Op *op, cons
     out.rows = kind == PART_ROWS;
     return out;
   }
+  if (cost_part(c, f, op)->within) out.seconds -= c->target->launch;
   const LegalJoin *join = cost_join(c, f, op);
   const Layout *result = op->out ? strategy_result(c->m, r, s, 0) : NULL;
   if (is_joined(c, f, op, join, result))
@@ -824,6 +825,7 @@ OpLeast cost_op_least(const CostModel *c, const Func *f, const Op *op, const Rul
   const KernelPart *kernel = cost_part(c, f, op);
   if (is_free(op->kind) || op->kind == OP_accumulate || kernel->kind == PART_FREE) return (OpLeast){0};
   OpLeast out = {.launch = kernel->kind == PART_ROWS ? kernel->launches * c->target->launch : c->target->launch};
+  if (kernel->within) out.launch = 0;
   if (has_body(r)) return out;
   OpPart part = part_of(c, f, op, r, &whole);
   if (kernel->kind == PART_ROWS) {

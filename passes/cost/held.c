@@ -30,7 +30,8 @@ Val held_make(HeldList *h, const WalkScope *s, Val value, const Layout *layout, 
   return (Val)h->n;
 }
 
-/* Constants, repeated values and reshapes of values in memory take no memory of their own. */
+/* Constants, repeated values, reshapes of values in memory, and values that readers compute take no memory of their
+ * own. */
 void held_find_picture(HeldList *h, const Op *op, const Val *in, Val made) {
   if (made == NOT_HELD) return;
   Held *x = &h->items[made - 1];
@@ -42,7 +43,13 @@ void held_find_picture(HeldList *h, const Op *op, const Val *in, Val made) {
   bool spread = from && op->kind == OP_broadcast && (!computed || !op_spreads_rows(op, of, type));
   if (op_is_constant(op->kind) || spread) x->shown = SHOWN_PICTURE;
   else if (from && op->kind == OP_reshape && !(computed && type_same_but_for_ones(of, type))) x->shown = SHOWN_VIEW;
-  if (x->shown != SHOWN_STORED && from) x->of = in[0];
+  const KernelPart *part = cost_part(h->c, h->f, op);
+  if (x->shown == SHOWN_STORED && part->copied) {
+    x->shown = SHOWN_PICTURE;
+    if (part->from >= 0 && in[part->from] != NOT_HELD) x->of = in[part->from];
+  } else if (x->shown != SHOWN_STORED && from) {
+    x->of = in[0];
+  }
 }
 
 /* Some reader needs the value in memory. */

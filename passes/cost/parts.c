@@ -47,7 +47,7 @@ static void find_made(Parts *p) {
   for (size_t i = 0; i < p->w->ops.n; i++) {
     const WorkOp *o = &p->w->ops.items[i];
     Made *made = &p->made[o->origin];
-    bool free = o->virtual_ || is_view(p, o);
+    bool free = o->virtual_ || is_view(p, o) || (o->group >= 0 && p->w->groups.items[o->group].dead);
     if (!o->live) continue;
     made->n++;
     made->rows &= free || in_rows(p, o);
@@ -64,6 +64,10 @@ static bool keeps_dim(const Parts *p, const Op *broadcast, int d) {
   for (int k = 0; k < dims->n; k++)
     if (dims->u.ints[k] == d) return from->dims[k] == to->dims[d];
   return false;
+}
+
+static bool is_copied(const Parts *p, const WorkOp *o) {
+  return o && p->w->copied && p->w->copied[o->origin] && p->f->ops.items[o->origin].out == o->op->out;
 }
 
 /* Returns how an operand is read if its reader computes it: from the stored value at the beginning of the chain, as
@@ -111,12 +115,35 @@ static void add_read(Parts *p, size_t i, int k) {
     p->alone[v] = true;
     return;
   }
-  if ((from && from->group == group) || is_computed(p, v) || !is_first(p, v, group)) return;
+  const bool copied = is_copied(p, from) && from->group != group;
+  if (copied) v = p->w->whole[from->origin];
+  if ((from && from->group == group) || !v || is_computed(p, v) || !is_first(p, v, group)) return;
   part->reads |= bit;
   PartRead as = read_as(p, op->in[k]);
+  if (copied) as = (PartRead){.bytes = (int)dtype_bytes(work_type(p->w, v)->dtype)};
   if (!as.bytes) return;
   PartRead *all = part->as ? (PartRead *)(uintptr_t)part->as : ARENA_ARRAY(p->arena, PartRead, op->nin);
   all[k] = as, part->as = all;
+}
+
+/* Returns the value in memory that virtual operations read for `v`. */
+static Val base_of(const Parts *p, Val v) {
+  for (const WorkOp *o; (o = maker(p, &v)) && o->virtual_ && o->op->nin == 1;) v = o->op->in[0];
+  return v;
+}
+
+/* Finds the operand from which kernels compute the result again. */
+static void find_copied(Parts *p, size_t i) {
+  const Op *op = &p->f->ops.items[i];
+  KernelPart *part = &p->out[i];
+  part->copied = p->w->copied && p->w->copied[i];
+  part->from = -1;
+  for (int k = op->nin; k-- > 0 && part->copied && p->w->whole[i];) {
+    Val v = base_of(p, op->in[k]);
+    const WorkOp *from = maker(p, &v);
+    bool same = v == p->w->whole[i] || (is_copied(p, from) && p->w->whole[from->origin] == p->w->whole[i]);
+    if (same) part->from = k;
+  }
 }
 
 static void find_part(Parts *p, size_t i) {
@@ -125,7 +152,9 @@ static void find_part(Parts *p, size_t i) {
   KernelPart *part = &p->out[i];
   part->kernel = -1;
   if (!made->n && p->w->passed && p->w->passed[i]) part->kind = PART_FREE; /* kernels read or write through it */
-  if (p->w->folded && p->w->folded[i]) part->kind = PART_FREE;             /* the kernel that adds up totals does it */
+  find_copied(p, i);
+  part->within = !made->n && p->w->within && p->w->within[i];
+  if (p->w->folded && p->w->folded[i]) part->kind = PART_FREE; /* the kernel that adds up totals does it */
   if (!made->n || !made->rows || op_is_source(op->kind) || op_is_contraction(op->kind)) return;
   part->kind = made->first < 0 ? PART_FREE : PART_ROWS;
   part->kernel = made->first;

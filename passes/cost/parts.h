@@ -32,8 +32,11 @@ typedef struct KernelPart {
   int kernel;         /* of rows: the kernel that computes it; -1 if none */
   size_t first, last; /* operations of that kernel */
   int launches;       /* kernels that begin with it */
+  bool within;        /* of PART_OWN: the launch of an earlier operation computes it */
   int work;           /* set by cost_parts_measured: additions per element of that kernel */
   bool panels;        /* set by cost_parts_measured: a dot with a weight that only dots read (codegen/panels.h) */
+  bool copied;        /* kernels that read it compute it, and it is not stored */
+  int from;           /* if copied: the operand that depends on a tensor of its size; -1 if none */
   uint64_t reads;     /* operands that it is the first of its kernel to read from memory */
   uint64_t inside;    /* operands that its own kernel makes */
   uint64_t alone;     /* operands of `inside` that no other kernel reads; only the first reader has the bit */

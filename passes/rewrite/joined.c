@@ -3,15 +3,16 @@
  *   dot(x, wq) "bsd,dhk->bshk", dot(x, wk) "bsd,dhk->bshk", dot(x, wv) "bsd,dhk->bshk"
  *
  * become slices of one product "bsd,dhk->bshk", with the weights of each head side by side; `prepare` joins the weights
- * at loading, and biases as well.  So heads remain a dimension that ranks may split, and a rank's part of the joined
- * weight consists of its own parts.  A device whose attention reads heads in place (DeviceTraits.places) reads the
- * slices in place.
+ * at loading, and biases as well.  Each training step joins them in the kernel that narrows them.  So heads remain a
+ * dimension that ranks may split, and a rank's part of the joined weight consists of its own parts.  A device whose
+ * attention reads heads in place (DeviceTraits.places) reads the slices in place.
  *
- * In: level-1 functions with attention, after `narrow`.  Consecutive products, without another product between them,
- * each of the same value with a weight, as [rows, summed] x [summed, heads, size] -> [rows, heads, size], with equal
- * heads and sizes; all or none with a bias of heads and sizes.  Trained weights are states and stay separate; so do
- * products with fewer heads of keys than of queries: the joined product could only be split into as many parts as there
- * are heads of keys.  A product whose result other products read stays separate.  Not supported: functions with loops.
+ * In: level-1 functions with attention, before `train`, so that the gradients of the products are joined too.
+ * Consecutive products, without another product between them, each of the same value with a weight, as [rows, summed] x
+ * [summed, heads, size] -> [rows, heads, size], with equal heads and sizes; all or none with a bias of heads and sizes.
+ * Products with fewer heads of keys than of queries stay separate: the joined product could only be split into as many
+ * parts as there are heads of keys.  A product whose result other products read stays separate.  Operations without
+ * used results are dropped.  Not supported: functions with loops.
  */
 #include <string.h>
 
@@ -32,7 +33,7 @@ typedef struct Part {
 typedef struct Joining {
   Rewrite r;
   const Fixed *fixed;
-  const int *uses;
+  const int *uses;        /* live_uses */
   const bool *multiplied; /* find_multiplied */
   Part part[MOST_TOGETHER];
   int n;
@@ -42,6 +43,12 @@ typedef struct Joining {
 static const Type *old_type(const Joining *j, Val v) { return type_of(j->r.old, v); }
 
 /* ---- matching */
+
+static bool is_live(const int *uses, const Op *op) {
+  bool live = !op->out || op->kind == OP_input;
+  for (Val v = op->out; v && v < op_end(op); v++) live |= uses[v] > 0;
+  return live;
+}
 
 /* True for "bsd,dhk->bshk", with any dimensions of extent 1 among them. */
 static bool reads_heads(const Joining *j, const Op *op, Part *p) {
@@ -97,7 +104,7 @@ static void find_parts(Joining *j, size_t at) {
   for (size_t i = at; i < f->ops.n && j->n < MOST_TOGETHER; i++) {
     const Op *op = &f->ops.items[i];
     Part p;
-    if (!op_is_contraction(op->kind)) continue;
+    if (!op_is_contraction(op->kind) || !is_live(j->uses, op)) continue;
     if (!reads_heads(j, op, &p)) return;
     find_bias(j, i, &p);
     if (j->n && !together(&j->part[0], &p)) return;
@@ -106,14 +113,23 @@ static void find_parts(Joining *j, size_t at) {
   }
 }
 
+/* Counts the uses of each value by outputs and by operations that some output needs. */
+static const int *live_uses(Arena *a, const Func *f) {
+  int *uses = ARENA_ARRAY(a, int, f->values.n + 1);
+  for (size_t i = 0; i < f->outputs.n; i++) uses[f->outputs.items[i].value]++;
+  for (size_t i = f->ops.n; i-- > 0;)
+    for (int k = 0; k < f->ops.items[i].nin && is_live(uses, &f->ops.items[i]); k++) uses[f->ops.items[i].in[k]]++;
+  return uses;
+}
+
 /* By value: a product reads it, perhaps moved.  It would need a copy of a slice; attentions, rotations and kernels of
  * rows read slices in place. */
-static const bool *find_multiplied(Arena *a, const Func *f) {
+static const bool *find_multiplied(Arena *a, const Func *f, const int *uses) {
   bool *multiplied = ARENA_ARRAY(a, bool, f->values.n + 1);
   for (size_t i = f->ops.n; i-- > 0;) {
     const Op *op = &f->ops.items[i];
     bool moves = op->kind == OP_transpose || op->kind == OP_reshape,
-         reads = op_is_contraction(op->kind) && op->kind != OP_attention;
+         reads = op_is_contraction(op->kind) && op->kind != OP_attention && is_live(uses, op);
     for (int k = 0; k < op->nin; k++) multiplied[op->in[k]] |= reads || (moves && multiplied[op->out]);
   }
   return multiplied;
@@ -226,17 +242,18 @@ static void find_all(Joining *j) {
 
 static bool join_heads(Module *m, const Func *f, Diags *diags) {
   Arena *a = m->arena;
+  const int *uses = live_uses(a, f);
   Joining j = {.r = rewrite_start(m, f, diags),
                .fixed = fixed_values(a, f),
-               .uses = rewrite_uses(a, f),
-               .multiplied = find_multiplied(a, f),
+               .uses = uses,
+               .multiplied = find_multiplied(a, f, uses),
                .starts = ARENA_ARRAY(a, bool, f->ops.n + 1),
                .gone = ARENA_ARRAY(a, bool, f->ops.n + 1)};
   find_all(&j);
   for (size_t i = 0; i < f->ops.n && !diags->errors; i++) {
     const Op *op = &f->ops.items[i];
     if (j.starts[i]) find_parts(&j, i), join(&j);
-    else if (!j.gone[i] && !(op->out && j.r.map[op->out])) rewrite_copy(&j.r, op);
+    else if (!j.gone[i] && is_live(uses, op) && !(op->out && j.r.map[op->out])) rewrite_copy(&j.r, op);
   }
   if (!diags->errors) rewrite_finish(&j.r);
   return diags->errors == 0;

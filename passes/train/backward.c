@@ -74,11 +74,15 @@ static void add(Backward *w, Val v, Val gradient) {
     return;
   }
   w->b->phase = w->data[v] ? PH_bwd : PH_wgt;
-  *have = build_binary(w->b, OP_add, *have, gradient);
+  size_t first = f->ops.n;
+  Val joined = train_join_pieces(w->b, *have, gradient);
+  *have = joined ? joined : build_binary(w->b, OP_add, *have, gradient);
   if (!*have) return;
   const Op *made = op_of(f, v);
   bool follows = (w->data[v] || made->kind == OP_read) && made->out == v;
-  f->ops.items[f->ops.n - 1].mirror = follows ? (Mirror){made->name, MIRROR_SUM} : apart(w, v);
+  for (size_t i = first; i < f->ops.n; i++)
+    f->ops.items[i].mirror =
+        follows ? (Mirror){made->name, i + 1 < f->ops.n ? MIRROR_INSIDE : MIRROR_SUM} : apart(w, v);
 }
 
 /* Returns the data operand that has that gradient; MIRROR_INSIDE if none. */

@@ -111,6 +111,10 @@ void train_report(const TrainWeights *w);
  * diagnostics, one for every operation without a derivative. */
 bool train_backward(Builder *b, const TrainWeights *weights, Val loss, TrainedList *list);
 
+/* pieces.c: returns the sum of two gradients of one value as a concatenation, if both are padded with zeros where the
+ * other has elements; else 0. */
+Val train_join_pieces(Builder *b, Val one, Val other);
+
 /* update.c: builds the writes to the states, and the outputs `grad_norm` and `lr`.  `steps`: the number of earlier
  * steps, an i64. */
 bool train_update(Builder *b, const Optimizer *o, Val steps, const TrainedList *list);

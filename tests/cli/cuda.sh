@@ -79,8 +79,11 @@ calls_of_layer 8 gpt -D vocab=512 --dim batch=2 --dim seq=256
 calls_of_layer 8 bert -D vocab=512 --dim batch=2 --dim seq=128
 calls_of_layer 11 llama -D vocab=512 --dim batch=2 --dim seq=256
 calls_of_layer 12 llama -D vocab=512 -D kv_heads=8 --dim batch=2 --dim seq=256
-calls_of_layer 100 gpt -D vocab=512 --dim seq=256 --batch 2 --train cross_entropy --optimizer 'adamw()'
-calls_of_layer 100 llama -D vocab=512 -D kv_heads=8 --dim seq=256 --batch 2 --train cross_entropy --optimizer 'adamw()'
+# A layer of a training step: 8 calls forward, and 17 backward, one of which computes all gradients of the attention.
+calls_of_layer 25 gpt -D vocab=512 --dim seq=256 --batch 2 --train cross_entropy --optimizer 'adamw()'
+check "gpt: the gradients of an attention are one launch" test "$(grep -c attention_grad layer)" = 1
+calls_of_layer 31 llama -D vocab=512 --dim seq=256 --batch 2 --train cross_entropy --optimizer 'adamw()'
+calls_of_layer 34 llama -D vocab=512 -D kv_heads=8 --dim seq=256 --batch 2 --train cross_entropy --optimizer 'adamw()'
 
 # The other families: convolutions, pools, indexing, sorting.
 schedule_of resnet "$source_dir/examples/resnet.apc" -D depth=18 -D width=8 -D classes=10 -D image=32 --dim batch=4
@@ -172,6 +175,15 @@ updates() { # OPTIMIZER MOST WORDS...
   check "$optimizer $*: $n states are copied" test "$n" = 0
 }
 updates 'adamw()' 4 --dtype bf16
+# The whole step: few calls, none of which only moves, and no more reads of large tensors than needed.
+n=$(grep -cE '^    (k[0-9]+_|c)' main)
+check "a step of GPT-2 makes $n calls" test "$n" -ge 100 -a "$n" -le 329
+check "calls that only move" bash -c "! grep -E 'Matmul.*(loop|batch) |k[0-9]+_(transpose|reshape|slice|concat|pad)<' main"
+gelu=$(grep -E '^  # layers\.5\.mlp\.h' main)
+check "a GELU stores its result alone: $gelu" test "$(grep -o 'bf16\[8,1024,3072\]' <<<"$gelu" | wc -l)" = 2
+n=$(grep -cE '^  # .*\[8,1024,502[0-9]+\]' main)
+check "$n calls touch logits or their gradients: 3 products, the loss, its gradient, a gather" test "$n" = 6
+check "logits in f32" bash -c "! grep -E 'f32\[8,1024,502[0-9]+\]' main"
 check "all weights are members of one" grep -qE '^kernel k[0-9]+_bundle: 196 kernels' step
 updates 'adamw(clip=1,schedule=cosine,warmup=10,steps=100,decay=*.w)' 4 --micro-batches 2
 updates 'lion()' 3 --freeze '*.bias'
