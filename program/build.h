@@ -55,7 +55,8 @@ typedef struct ProgramFacts {
   const char *name, *target, *producer;
   uint32_t stages;
   uint32_t n_events;
-  const char *device; /* NULL: "cpu" */
+  const char *device;  /* NULL: "cpu" */
+  const char *planned; /* ProgramHeader.planned; NULL: the device */
 } ProgramFacts;
 
 /* Makes the tables: *bytes bytes from malloc, which the caller frees.  The image is the tables, followed by the

@@ -47,6 +47,10 @@
  * may be in another body than its communication, and with `lag` that many micro-batches later, as for transfers of
  * stages that interleave forward and backward.
  *
+ * Predictions.  The compiler may note the time of each instruction and of a whole request that the plan's price counts,
+ * for requests of the sizes that it planned for (ProgramSymbol.hint) on devices of the target.  Only profiles read
+ * them.
+ *
  * Kernels are functions that every image has under one name: machine code of one kind (program.def) for one
  * architecture; a device takes the image it runs (program/image.h).  A Program with kernels but without images can only
  * be printed and planned.  In a shared object for CPUs: void NAME(void *const *tensors, const int64_t *scalars), see
@@ -70,7 +74,7 @@
 #define PROGRAM_NONE UINT32_MAX
 
 enum {
-  PROGRAM_VERSION = 14,
+  PROGRAM_VERSION = 15,
   PROGRAM_PAGE = 4096,  /* alignment of embedded ranges in the image */
   PROGRAM_ALIGN = 64,   /* alignment of buffers and of their slots */
   PROGRAM_MAX_RANK = 8, /* dimensions of a tensor */
@@ -275,6 +279,7 @@ typedef struct ProgramEntry {
   uint32_t prepare;          /* 1: runs once after loading, requests cannot name it; no ports */
   uint32_t inputs, n_inputs; /* ports[inputs .. ) */
   uint32_t outputs, n_outputs;
+  double seconds; /* predicted, of a request of the planned sizes; 0 if unknown */
 } ProgramEntry;
 
 typedef struct ProgramSchedule {
@@ -339,6 +344,8 @@ typedef struct ProgramHeader {
   uint32_t stages;      /* at least 1 */
   uint32_t n_events;    /* events are numbers below this */
   uint32_t device;      /* text: the kind of its devices, "cpu" (runtime/device/devices.def) */
+  uint32_t planned;     /* text: the target's devices, for which times are predicted: "cpu", "gpu sm_80" */
+  uint32_t zero;
   ProgramSection sections[PS_COUNT];
 } ProgramHeader;
 

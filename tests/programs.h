@@ -69,8 +69,8 @@ static inline uint32_t make_port(Make *m, const char *name, DType t, ProgramList
 }
 static inline void make_entry(Make *m, const char *name, uint32_t inputs, uint32_t outputs) {
   uint32_t ports = program_count_ports(m->b);
-  m->entry = program_add_entries(
-      m->b, &(ProgramEntry){program_string(m->b, name), 0, ports - inputs - outputs, inputs, ports - outputs, outputs});
+  m->entry = program_add_entries(m->b, &(ProgramEntry){program_string(m->b, name), 0, ports - inputs - outputs, inputs,
+                                                       ports - outputs, outputs, 0});
 }
 
 static inline void make_begin(Make *m, uint32_t stage) {
@@ -249,7 +249,7 @@ static inline const char *make_artifact(Make *m, const char *name) {
   char *path = paths[next++ % 4];
   snprintf(path, sizeof paths[0], "%s", temp_path(name));
   const char *so = temp_path("kernels.so"), *tables_path = temp_path("tables");
-  ProgramFacts facts = {name, "test", "test", m->stages, m->events, NULL};
+  ProgramFacts facts = {name, "test", "test", m->stages, m->events, NULL, NULL};
   uint32_t object = PROGRAM_NONE;
   if (m->kernels) {
     make_shared_object(m->kernels, so);

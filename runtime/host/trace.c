@@ -1,8 +1,14 @@
 /* runtime/host/trace.c - the recorded calls as a timeline in the Trace Event Format.
  *
- * A rank is a process with one thread; a run is an event that contains its calls.  Ranks of one machine share a clock.
- * Ranks of several machines all begin at 0, since their clocks cannot be compared.
+ * A rank is a process with one thread; a run is an event that contains its calls.  A call has its predicted time beside
+ * the measured one.  Ranks of one machine share a clock.  Ranks of several machines all begin at 0, since their clocks
+ * cannot be compared, and have no arrows.
+ *
+ * Arrows (flow events) lead from a send to the call in which its receiver gets the data: the receive, or the wait for
+ * it.  The members of a collective are joined by a chain, from the one that came first to the one that came last.
+ * Calls belong together if their communication has the same key in the same run, micro-batch and round.
  */
+#define _GNU_SOURCE /* qsort_r */
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -12,12 +18,23 @@
 #include "base/json_text.h"
 #include "runtime/host/host.h"
 
+/* The calls of a rank that communicate, by key, run, micro-batch and round. */
+typedef struct Meetings {
+  const Program *p;
+  const RecordEvent *events;
+  size_t nevents;
+  uint32_t *items; /* numbers of events */
+  size_t n;
+} Meetings;
+
 typedef struct Trace {
   FileWriter *w;
   const Program *p;
   uint64_t origin;
   uint32_t rank;
   bool any; /* an event is already written */
+  uint64_t arrows;
+  Meetings *meetings; /* by rank */
 } Trace;
 
 __attribute__((format(printf, 2, 3))) static bool put(Trace *t, const char *format, ...) {
@@ -58,6 +75,8 @@ static bool put_event(Trace *t, const RecordEvent *e) {
   if (program_instr_object(x->kind) == PO_KERNEL && x->object != PROGRAM_NONE)
     ok = ok && put(t, ",\"kernel\":") && put_text(t, program_text(t->p, t->p->kernels[x->object].name));
   if (e->wait_ns) ok = ok && put_time(t, "waiting_us", e->wait_ns);
+  if (t->p->n_predicted && t->p->predicted[e->instr] > 0)
+    ok = ok && put_time(t, "predicted_us", (uint64_t)(1e9 * (double)t->p->predicted[e->instr] + 0.5));
   return ok && put(t, "}}");
 }
 
@@ -71,6 +90,136 @@ static bool put_rank(Trace *t, RecordHead *h) {
   for (uint64_t i = 0; ok && i < h->events; i++) ok = put_event(t, &record_events(t->p, h)[i]);
   return ok;
 }
+
+/* ---- arrows */
+
+static int order_of(uint64_t a, uint64_t b) { return (a > b) - (a < b); }
+
+/* Compares two calls of any ranks by what they are part of. */
+static int compare_meeting(const Program *p, const RecordEvent *a, const RecordEvent *b) {
+  int c = order_of(p->instrs[a->instr].key, p->instrs[b->instr].key);
+  if (!c) c = order_of(a->request, b->request);
+  if (!c) c = order_of(a->micro_batch, b->micro_batch);
+  return c ? c : order_of(a->round, b->round);
+}
+
+static int compare_items(const void *a, const void *b, void *context) {
+  const Meetings *m = context;
+  const uint32_t *x = a, *y = b;
+  int c = compare_meeting(m->p, &m->events[*x], &m->events[*y]);
+  return c ? c : order_of(*x, *y);
+}
+
+static bool find_meetings(const Program *p, RecordHead *h, Meetings *out) {
+  *out = (Meetings){.p = p, .events = record_events(p, h), .nevents = h->events};
+  out->items = malloc(sizeof *out->items * (h->events + 1));
+  if (!out->items) return false;
+  for (uint32_t i = 0; i < h->events; i++) {
+    const uint32_t instr = out->events[i].instr;
+    if (instr != PROGRAM_NONE && program_instr_is_comm(p->instrs[instr].kind)) out->items[out->n++] = i;
+  }
+  qsort_r(out->items, out->n, sizeof *out->items, compare_items, out);
+  return true;
+}
+
+/* Returns the rank's call that meets `e`; NULL if it is not recorded. */
+static const RecordEvent *meeting_of(const Meetings *m, const RecordEvent *e) {
+  size_t from = 0, to = m->n;
+  while (from < to) {
+    size_t middle = (from + to) / 2;
+    if (compare_meeting(m->p, &m->events[m->items[middle]], e) < 0) from = middle + 1;
+    else to = middle;
+  }
+  const RecordEvent *found = from < m->n ? &m->events[m->items[from]] : NULL;
+  return found && compare_meeting(m->p, found, e) == 0 ? found : NULL;
+}
+
+/* Returns the call in which communication ends: itself, or the wait for its event. */
+static const RecordEvent *ending_of(const Meetings *m, const RecordEvent *e) {
+  const uint32_t event = m->p->instrs[e->instr].event;
+  if (event == PROGRAM_NONE) return e;
+  for (size_t i = (size_t)(e - m->events) + 1; i < m->nevents; i++) {
+    const uint32_t instr = m->events[i].instr;
+    if (instr == PROGRAM_NONE) return e; /* the end of the run */
+    if (m->p->instrs[instr].kind == PI_wait && m->p->instrs[instr].event == event) return &m->events[i];
+  }
+  return e;
+}
+
+/* Writes a point of the current arrow: it begins ("s"), passes ("t") or ends ("f") in the rank's call at that time. */
+static bool put_point(Trace *t, const char *form, const ProgramInstr *x, uint32_t rank, uint64_t ns) {
+  return put(t, ",\n{\"ph\":\"%s\",\"name\":", form) && put_text(t, program_text(t->p, x->where)) &&
+         put(t, ",\"cat\":\"%s\",\"id\":%" PRIu64 ",\"pid\":%u,\"tid\":0", program_instr_name(x->kind), t->arrows,
+             rank) &&
+         put_time(t, "ts", ns < t->origin ? 0 : ns - t->origin) && put(t, "%s}", *form == 'f' ? ",\"bp\":\"e\"" : "");
+}
+
+static bool put_transfer(Trace *t, const RecordEvent *e, const ProgramMembers *members) {
+  const uint32_t to = program_member(members, 1 - members->place);
+  const RecordEvent *receive = meeting_of(&t->meetings[to], e);
+  if (!receive) return true;
+  const RecordEvent *end = ending_of(&t->meetings[to], receive);
+  const uint64_t last = end->end > end->begin ? end->end - 1 : end->end;
+  if (last < e->begin) return true; /* the wait is not recorded */
+  t->arrows++;
+  return put_point(t, "s", &t->p->instrs[e->instr], t->rank, e->begin) &&
+         put_point(t, "f", &t->p->instrs[e->instr], to, last);
+}
+
+typedef struct Came {
+  uint64_t ns;
+  uint32_t rank;
+} Came;
+
+static int first_came(const void *a, const void *b) {
+  const Came *x = a, *y = b;
+  int c = order_of(x->ns, y->ns);
+  return c ? c : order_of(x->rank, y->rank);
+}
+
+static bool put_collective(Trace *t, const RecordEvent *e, const ProgramMembers *members) {
+  Came *came = malloc(sizeof *came * members->n);
+  uint32_t n = 0;
+  if (!came) return false;
+  for (uint32_t i = 0; i < members->n; i++) {
+    const uint32_t rank = program_member(members, i);
+    const RecordEvent *member = meeting_of(&t->meetings[rank], e);
+    if (member) came[n++] = (Came){member->begin, rank};
+  }
+  qsort(came, n, sizeof *came, first_came);
+  t->arrows += n > 1;
+  bool ok = true;
+  for (uint32_t i = 0; i < n && n > 1 && ok; i++)
+    ok = put_point(t, i == 0 ? "s" : i + 1 == n ? "f" : "t", &t->p->instrs[e->instr], came[i].rank, came[i].ns);
+  free(came);
+  return ok;
+}
+
+/* Writes the arrows that begin at a rank's calls. */
+static bool put_arrows(Trace *t) {
+  const Meetings *m = &t->meetings[t->rank];
+  bool ok = true;
+  for (size_t i = 0; i < m->n && ok; i++) {
+    const RecordEvent *e = &m->events[m->items[i]];
+    const ProgramInstr *x = &t->p->instrs[e->instr];
+    const ProgramMembers members = program_group_of(t->p, x->object, t->rank);
+    if (x->kind == PI_send) ok = put_transfer(t, e, &members);
+    else if (x->kind != PI_recv && members.place == 0) ok = put_collective(t, e, &members);
+  }
+  return ok;
+}
+
+static bool put_all_arrows(Trace *t, ApcModel *m) {
+  const uint32_t ranks = t->p->ranks;
+  bool ok = (t->meetings = calloc(ranks, sizeof *t->meetings)) != NULL;
+  for (uint32_t r = 0; r < ranks && ok; r++) ok = find_meetings(t->p, host_record_of(m, r), &t->meetings[r]);
+  for (t->rank = 0; t->rank < ranks && ok; t->rank++) ok = put_arrows(t);
+  for (uint32_t r = 0; r < ranks && t->meetings; r++) free(t->meetings[r].items);
+  free(t->meetings);
+  return ok;
+}
+
+/* ---- */
 
 /* A run is recorded after its calls, so this searches for the earliest time. */
 static uint64_t first_of(const Program *p, RecordHead *h) {
@@ -98,6 +247,7 @@ bool host_trace_write(ApcModel *m, FileWriter *w, uint64_t *dropped) {
     if (!one_clock) t.origin = first_of(p, host_record_of(m, r));
     ok = put_rank(&t, host_record_of(m, r));
   }
+  if (ok && one_clock && p->ranks > 1) ok = put_all_arrows(&t, m);
   if (dropped) *dropped = lost;
   return ok && put(&t, "\n]}\n");
 }
