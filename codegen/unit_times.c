@@ -19,7 +19,6 @@ typedef struct Times {
   Module *m;
   const Func *l2;
   UnitList *units;
-  const ProgramTimes *times;
   int *first, *next;   /* by operation its first unit, by unit the next one of the same operation; -1: none */
   int *made_by;        /* by value: the unit that stores it; -1 if none */
   int *used_by;        /* by value: the unit of its first user; -1 if none */
@@ -103,7 +102,7 @@ static int stage_of(const Op *o) { return o->kind == OP_transfer ? (int)op_int(o
 
 void emit_unit_times(Module *m, const LegalBody *body, const ProgramTimes *times) {
   const Func *l2 = body->entry->l2;
-  Times x = {.m = m, .l2 = l2, .units = body->units, .times = times, .launch = times->launch};
+  Times x = {.m = m, .l2 = l2, .units = body->units, .launch = times->launch};
   x.byte = times->bandwidth > 0 ? 1 / times->bandwidth : 0;
   find_units(&x);
   for (size_t i = l2->ops.n; i-- > 0;) {

@@ -2,7 +2,8 @@
  * how busy every process was, and the events with the most time; for traces of compiled programs also the predicted
  * times beside the measured ones, by operation and by kind, and the worst predictions.
  *
- * Reads complete events (ph "X": name, ts, dur in microseconds, pid, tid); only counts other kinds.  An event may
+ * Reads complete events (ph "X": name, ts, dur in microseconds, pid, tid); only counts other kinds, and the predicted
+ * run of a measured trace (category "predicted").  An event may
  * contain others of its row, as a run contains its calls.  A process is busy while an event runs that contains no
  * other; events of several rows at the same time count once.  A prediction ("predicted_us" of an event) is compared
  * with the time in which the event did not wait for other ranks ("waiting_us").
@@ -137,7 +138,8 @@ static bool read_event(Tool *t, const char *path, size_t i, const json_t *event,
   const char *phase = json_string_value(json_object_get(event, "ph"));
   if (!phase) return bad_event(t, path, i, "it has no phase (\"ph\")");
   out->events++;
-  if (strcmp(phase, "X") != 0) return true;
+  const char *category = json_string_value(json_object_get(event, "cat"));
+  if (strcmp(phase, "X") != 0 || (category && strcmp(category, "predicted") == 0)) return true;
   const json_t *name = json_object_get(event, "name"), *ts = json_object_get(event, "ts"),
                *dur = json_object_get(event, "dur");
   const json_t *pid = json_object_get(event, "pid");
@@ -150,7 +152,7 @@ static bool read_event(Tool *t, const char *path, size_t i, const json_t *event,
   const double predicted = json_number_value(json_object_get(args, "predicted_us"));
   const double measured = us - json_number_value(json_object_get(args, "waiting_us"));
   add_predicted(add(t->arena, &out->names, json_string_value(name), us), predicted, measured);
-  const char *kind = kind_of(json_string_value(json_object_get(event, "cat")));
+  const char *kind = kind_of(category);
   if (kind) add_predicted(add(t->arena, &out->kinds, kind, us), predicted, measured);
   const char *process =
       json_is_string(pid) ? json_string_value(pid) : arena_printf(t->arena, "%lld", (long long)json_integer_value(pid));

@@ -21,9 +21,11 @@ const double *cost_of_lowered(Arena *a, const PlanLedger *ledger, const LowerSte
   for (size_t i = 0; i < ledger->entries.n; i++) {
     const LedgerEntry *e = &ledger->entries.items[i];
     if (e->seconds <= 0) continue;
-    const size_t op = e->step <= n && first[e->step] != SIZE_MAX ? first[e->step] + e->part : SIZE_MAX;
-    if (op >= steps->n || steps->items[op].step != e->step)
+    if (e->step > n || first[e->step] == SIZE_MAX)
       die("step %zu has a price of %g s and no operation", e->step, e->seconds);
+    size_t op = first[e->step] + e->part;
+    /* Of two conversions that take as long, the other one may have been lowered, with fewer moves. */
+    while (op >= steps->n || steps->items[op].step != e->step) op--;
     seconds[op] += e->seconds / e->runs;
   }
   return seconds;

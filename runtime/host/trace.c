@@ -7,9 +7,13 @@
  * Arrows (flow events) lead from a send to the call in which its receiver gets the data: the receive, or the wait for
  * it.  The members of a collective are joined by a chain, from the one that came first to the one that came last.
  * Calls belong together if their communication has the same key in the same run, micro-batch and round.
+ *
+ * A second process per rank shows the first run as it was predicted: the same calls, each with its predicted time and
+ * as soon as the call before it and the ranks that it meets allow.
  */
 #define _GNU_SOURCE /* qsort_r */
 #include <inttypes.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -209,11 +213,112 @@ static bool put_arrows(Trace *t) {
   return ok;
 }
 
-static bool put_all_arrows(Trace *t, ApcModel *m) {
+/* ---- the first run as predicted */
+
+/* A rank's calls of that run; times in nanoseconds from its beginning. */
+typedef struct Replay {
+  const RecordEvent *events;
+  size_t n, at; /* the next call */
+  double now;
+  double *begin, *end; /* by call; negative before it began or ended */
+} Replay;
+
+/* Returns when a call of another rank began; negative if it did not yet, infinite if it is not in the run. */
+static double began(const Trace *t, const Replay *all, uint32_t rank, const RecordEvent *e) {
+  const RecordEvent *met = meeting_of(&t->meetings[rank], e);
+  const Replay *r = &all[rank];
+  return met && met < r->events + r->n ? r->begin[met - r->events] : INFINITY;
+}
+
+/* Returns when the last of the ranks that communication needs began it; negative if one did not yet. */
+static double all_began(const Trace *t, const Replay *all, uint32_t rank, const RecordEvent *e) {
+  const ProgramInstr *x = &t->p->instrs[e->instr];
+  const ProgramMembers members = program_group_of(t->p, x->object, rank);
+  double last = 0;
+  for (uint32_t i = 0; i < members.n; i++) {
+    if (x->kind == PI_send || (x->kind == PI_recv && i == members.place)) continue;
+    const double ns = began(t, all, program_member(&members, i), e);
+    if (ns < 0) return ns;
+    last = fmax(last, ns);
+  }
+  return last;
+}
+
+/* Returns the communication that the call completes: itself, or that of the event it waits for; NULL if none. */
+static const RecordEvent *completes(const Trace *t, const Replay *r) {
+  const ProgramInstr *x = &t->p->instrs[r->events[r->at].instr];
+  if (program_instr_is_comm(x->kind)) return x->event == PROGRAM_NONE ? &r->events[r->at] : NULL;
+  for (size_t i = r->at; x->kind == PI_wait && i-- > 0;) {
+    const ProgramInstr *y = &t->p->instrs[r->events[i].instr];
+    if (program_instr_is_comm(y->kind) && y->event == x->event) return &r->events[i];
+  }
+  return NULL;
+}
+
+/* Makes the rank's next call; false if it waits for another rank, or none is left. */
+static bool replay_call(const Trace *t, Replay *all, uint32_t rank) {
+  Replay *r = &all[rank];
+  if (r->at == r->n) return false;
+  if (r->begin[r->at] < 0) r->begin[r->at] = r->now;
+  const RecordEvent *comm = completes(t, r);
+  const double ready = comm ? all_began(t, all, rank, comm) : 0;
+  if (ready < 0 || isinf(ready)) return false;
+  r->now = fmax(r->now, ready) + 1e9 * (double)t->p->predicted[r->events[r->at].instr];
+  r->end[r->at++] = r->now;
+  return true;
+}
+
+static bool put_replayed(Trace *t, const Replay *r) {
+  const uint32_t pid = t->p->ranks + t->rank;
+  bool ok = put(t,
+                ",\n{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":%u,\"args\":{\"name\":\"predicted: rank %u\"}},"
+                "\n{\"ph\":\"M\",\"name\":\"process_sort_index\",\"pid\":%u,\"args\":{\"sort_index\":%u}}",
+                pid, t->rank, pid, pid);
+  for (size_t i = 0; i < r->n && ok; i++) {
+    const ProgramInstr *x = &t->p->instrs[r->events[i].instr];
+    const uint64_t begin = (uint64_t)r->begin[i], ns = r->end[i] < 0 ? 0 : (uint64_t)r->end[i] - begin;
+    if (ns == 0) continue;
+    ok = put(t, ",\n{\"ph\":\"X\",\"name\":") && put_text(t, program_text(t->p, x->where)) &&
+         put(t, ",\"cat\":\"predicted\",\"pid\":%u,\"tid\":0", pid) && put_time(t, "ts", begin) &&
+         put_time(t, "dur", ns) && put(t, ",\"args\":{\"micro_batch\":%u}}", r->events[i].micro_batch);
+  }
+  return ok;
+}
+
+/* Takes the rank's calls of the first run; false without memory. */
+static bool replay_begin(const Program *p, RecordHead *h, Replay *out) {
+  *out = (Replay){.events = record_events(p, h)};
+  while (out->n < h->events && out->events[out->n].instr != PROGRAM_NONE) out->n++;
+  out->begin = malloc(sizeof(double) * (out->n + 1));
+  out->end = malloc(sizeof(double) * (out->n + 1));
+  if (!out->begin || !out->end) return false;
+  for (size_t i = 0; i < out->n; i++) out->begin[i] = out->end[i] = -1;
+  return true;
+}
+
+static bool put_prediction(Trace *t, ApcModel *m) {
+  const uint32_t ranks = t->p->ranks;
+  Replay *all = calloc(ranks, sizeof *all);
+  bool ok = all != NULL, more = true;
+  for (uint32_t r = 0; r < ranks && ok; r++) ok = replay_begin(t->p, host_record_of(m, r), &all[r]);
+  while (ok && more) {
+    more = false;
+    for (uint32_t r = 0; r < ranks; r++)
+      while (replay_call(t, all, r)) more = true;
+  }
+  for (t->rank = 0; t->rank < ranks && ok; t->rank++) ok = put_replayed(t, &all[t->rank]);
+  for (uint32_t r = 0; r < ranks && all; r++) free(all[r].begin), free(all[r].end);
+  free(all);
+  return ok;
+}
+
+/* Writes what concerns several ranks: arrows and the predicted run. */
+static bool put_together(Trace *t, ApcModel *m) {
   const uint32_t ranks = t->p->ranks;
   bool ok = (t->meetings = calloc(ranks, sizeof *t->meetings)) != NULL;
   for (uint32_t r = 0; r < ranks && ok; r++) ok = find_meetings(t->p, host_record_of(m, r), &t->meetings[r]);
   for (t->rank = 0; t->rank < ranks && ok; t->rank++) ok = put_arrows(t);
+  if (ok && t->p->n_predicted) ok = put_prediction(t, m);
   for (uint32_t r = 0; r < ranks && t->meetings; r++) free(t->meetings[r].items);
   free(t->meetings);
   return ok;
@@ -247,7 +352,7 @@ bool host_trace_write(ApcModel *m, FileWriter *w, uint64_t *dropped) {
     if (!one_clock) t.origin = first_of(p, host_record_of(m, r));
     ok = put_rank(&t, host_record_of(m, r));
   }
-  if (ok && one_clock && p->ranks > 1) ok = put_all_arrows(&t, m);
+  if (ok && one_clock) ok = put_together(&t, m);
   if (dropped) *dropped = lost;
   return ok && put(&t, "\n]}\n");
 }

@@ -51,12 +51,20 @@ for points in arrows.values():
         assert any(x["name"] == e["name"] and x["cat"] in (e["cat"], "recv", "wait") for x in at), (e, at)
 met = [o["calls"] for o in p["ranks"][0]["operations"] if o["kind"] in ("send", "all_gather", "all_reduce", "reduce_scatter", "all_to_all", "exchange")]
 assert len(arrows) == sum(met), f"{len(arrows)} arrows, {sum(met)} calls"
+# the predicted run: all calls that have a prediction, one after another, as long as the plan says
+replayed = [e for e in t["traceEvents"] if e.get("cat") == "predicted"]
+for rank in range(ranks):
+    mine = [e for e in replayed if e["pid"] == ranks + rank]
+    for a, b in zip(mine, mine[1:]): assert a["ts"] + a["dur"] <= b["ts"] + 2e-3, (a, b)
+    assert len(mine) >= sum(o["calls"] // 4 for o in p["ranks"][rank]["operations"] if (o["predicted_us"] or 0) > 0.02 * o["calls"]), "calls"
+end = max(e["ts"] + e["dur"] for e in replayed)
+assert 0.9 < end / p["predicted_us"] < 1.02, f"the predicted run takes {end} us, the plan {p['predicted_us']}"
 named = [(e["name"], e["args"]["predicted_us"]) for e in t["traceEvents"] if e["ph"] == "X" and "predicted_us" in e["args"]]
 assert abs(sum(us for _, us in named) / sum(o["predicted_us"] or 0 for r in p["ranks"] for o in r["operations"]) - 1) < 1e-2, "predictions of the trace"
 calls = max(o["calls"] for r in p["ranks"] for o in r["operations"]) // 4
 assert calls >= micro_batches * max(rounds, 1), f"{calls} calls a run"
-assert t["otherData"]["dropped"] == 0 and {e["pid"] for e in t["traceEvents"]} == set(range(ranks)), "the ranks of the trace"
-assert [e["args"]["sort_index"] for e in t["traceEvents"] if e["name"] == "process_sort_index"] == list(range(ranks)), "their order"
+assert t["otherData"]["dropped"] == 0 and {e["pid"] for e in t["traceEvents"]} == set(range(2 * ranks)), "the ranks of the trace"
+assert [e["args"]["sort_index"] for e in t["traceEvents"] if e["name"] == "process_sort_index"] == list(range(2 * ranks)), "their order"
 for r in p["ranks"]:
     events = [e for e in t["traceEvents"] if e["pid"] == r["rank"] and e["ph"] == "X"]
     runs = [e for e in events if e["cat"] == "run"]
