@@ -162,6 +162,7 @@ static void close_program(const ArtifactSpec *s, const ProgramResult *r, const K
                         .target = s->target,
                         .producer = s->producer,
                         .device = s->legal->source.device->name,
+                        .planned = s->planned,
                         .stages = (uint32_t)mesh_places(&s->legal->source.m->mesh),
                         .n_events = r->events,
                         .peak = s->peak,

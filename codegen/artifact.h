@@ -12,6 +12,7 @@ typedef struct ArtifactSpec {
   const char *stub;                     /* path of the prebuilt runtime (apcrt-stub) */
   const char *out;                      /* path of the artifact; NULL: compiles everything, writes nothing */
   const char *cc;                       /* C compiler; NULL: $CC, else cc */
+  const char *planned;                  /* the target's devices (ProgramHeader.planned); NULL: those of `legal` */
   const char *arch;                     /* architecture of the devices, if there are several; else NULL */
   const char *save_temps;               /* directory that keeps the C texts; NULL: a temporary one, which is removed */
   const Cache *cache;                   /* where machine code is kept, except with save_temps; NULL: nowhere */

@@ -13,6 +13,14 @@
 #include "codegen/target.h"
 #include "ir/schedule.h"
 
+/* The predicted times of an entry, in seconds. */
+typedef struct ProgramTimes {
+  const double *ops; /* by operation of level 2: of one execution */
+  double request;    /* of a whole request, as the plan says */
+  double launch;     /* to start a kernel */
+  double bandwidth;  /* of memory, in bytes per second */
+} ProgramTimes;
+
 typedef struct ProgramEntrySpec {
   const char *name;
   const Func *l1, *l2;
@@ -29,8 +37,9 @@ typedef struct ProgramSource {
   const char *arch;           /* of its devices, if there are several; NULL if unknown */
   bool tf32;                  /* f32 products may round their operands to tf32 (--dtype tf32) */
   uint64_t workspace, conv_workspace; /* bytes of scratch in which its libraries multiply and convolve; 0 if unknown */
-  bool embed;  /* weights read from files are embedded; else the Program names them by path, size and hash */
-  bool unread; /* neither: their files are not opened, for a Program that is shown and not written */
+  bool embed; /* weights read from files are embedded; else the Program names them by path, size and hash */
+  const ProgramTimes *times; /* by entry: predicted times; NULL if unknown */
+  bool unread;               /* neither: their files are not opened, for a Program that is shown and not written */
 } ProgramSource;
 
 typedef struct LegalBody {

@@ -12,8 +12,9 @@
 #include "base/tensor.h"
 #include "codegen/program_body.h"
 #include "codegen/rows/row.h"
-#include "ir/layout/flops.h"
+#include "codegen/unit_times.h"
 #include "ir/index_bound.h"
+#include "ir/layout/flops.h"
 #include "ir/legal_dot.h"
 #include "ir/schedule.h"
 #include "program/comm.h"
@@ -432,7 +433,21 @@ static void emit_comm(EmitBody *b, const Unit *u) {
   if (b->e->legal->source.device->asynchronous) emit_event(b, at);
 }
 
+void emit_predicted(EmitBody *b, uint32_t instr, double seconds) {
+  ProgramBuilder *pb = b->e->b;
+  const float none = 0, new = (float)seconds;
+  while (program_count_predicted(pb) < instr) program_add_predicted(pb, &none);
+  program_add_predicted(pb, &new);
+}
+
+/* Gives the last instruction since number `start` the predicted time of its unit: those before it wait. */
+static void emit_time(EmitBody *b, uint32_t start, const Unit *u) {
+  const uint32_t end = program_count_instrs(b->e->b);
+  if (u->seconds > 0 && end > start) emit_predicted(b, end - 1, u->seconds);
+}
+
 bool emit_state_write(EmitBody *b, const Unit *u) {
+  const uint32_t start = program_count_instrs(b->e->b);
   const Op *op = &b->spec->l2->ops.items[u->op];
   const char *name = op_str(op, AT_name);
   const Func *l2 = b->spec->l2;
@@ -445,6 +460,7 @@ bool emit_state_write(EmitBody *b, const Unit *u) {
     uint32_t from = emit_body_tensor(b, u->in[0]);
     if (program_at_tensors(b->e->b, from)->buffer != program_at_tensors(b->e->b, state)->buffer)
       emit_copy(b, from, state, type_of(l2, read->out), op->name);
+    emit_time(b, start, u);
     return true;
   }
   die("state %s is written but no read declares its layout", name);
@@ -465,16 +481,17 @@ void emit_fetch(EmitBody *b, uint32_t port, const Output *o) {
 bool emit_unit(EmitBody *b) {
   const Unit *u = &b->units->items[b->at];
   const char *where = b->spec->l2->ops.items[u->tells].name;
+  const uint32_t start = program_count_instrs(b->e->b);
   switch (u->kind) {
     case UNIT_SOURCE: return emit_source(b, u);
     case UNIT_KERNEL:
       note_kernel(b->e, u);
       if (u->conv) emit_conv(b, u, where);
       else emit_kernel(b, u, where);
-      return true;
-    case UNIT_GEMM: emit_gemm(b, u, where); return true;
+      break;
+    case UNIT_GEMM: emit_gemm(b, u, where); break;
     case UNIT_VIEW: emit_view(b, u); return true;
-    case UNIT_COMM: emit_comm(b, u); return true;
+    case UNIT_COMM: emit_comm(b, u); break;
     case UNIT_WRITE: return true;
     case UNIT_LOOP:
       emit_loop(b, u, where);
@@ -482,6 +499,7 @@ bool emit_unit(EmitBody *b) {
       return true;
     case UNIT_REPEAT: emit_repeat(b, u, where); return true;
   }
+  emit_time(b, start, u);
   return true;
 }
 
@@ -587,11 +605,12 @@ static ProgramList flops_of_step(Emitting *e, const Func *l1) {
   return program_list_of(e->b, 2 * (uint32_t)x.n, pairs);
 }
 
-static bool add_entry(Emitting *e, const LegalBody *list) {
+static bool add_entry(Emitting *e, const LegalBody *list, const ProgramTimes *times) {
   const ProgramEntrySpec *spec = list->entry;
   bool prepare = list->prepare;
   ProgramEntry r = {.name = emit_text(e, spec->name),
                     .prepare = prepare,
+                    .seconds = times ? times->request : 0,
                     .inputs = program_count_ports(e->b),
                     .outputs = program_count_ports(e->b)};
   if (!prepare) add_ports(e, spec, &r);
@@ -640,10 +659,16 @@ static bool add_panels(Emitting *e) {
 static bool add_entries(Emitting *e, const Legal *legal) {
   bool prepares = false;
   for (int i = 0; i < legal->n; i += e->m->mesh.stages) {
-    if (!add_entry(e, &legal->bodies[i])) return false;
+    const ProgramTimes *all = legal->source.times, *times = NULL;
+    if (all && !legal->bodies[i].prepare) times = &all[i / e->m->mesh.stages];
+    for (int k = i; times && k < i + e->m->mesh.stages; k++) emit_unit_times(e->m, &legal->bodies[k], times);
+    if (!add_entry(e, &legal->bodies[i], times)) return false;
     prepares |= legal->bodies[i].prepare;
   }
   if (!prepares && emit_has_panels(e) && !add_panels(e)) return false;
+  const float none = 0;
+  while (program_count_predicted(e->b) && program_count_predicted(e->b) < program_count_instrs(e->b))
+    program_add_predicted(e->b, &none);
   for (size_t i = 0; i < e->out->kernels.n; i++) {
     const ProgramKernelText *k = &e->out->kernels.items[i];
     program_add_kernels(e->b, &(ProgramKernel){.name = emit_text(e, k->symbol),

@@ -28,7 +28,7 @@ typedef struct EmitTouches {
 /* Transfers of stages that interleave forward and backward, on devices with a queue for communication: each is a body
  * of its own, and a transfer issued in one body is awaited in another. */
 typedef struct EmitTransfer {
-  uint32_t buffer;
+  uint32_t buffer, instr;
   int part;    /* its body */
   bool sends;  /* else it receives */
   bool waited; /* for a receive: the first body that touches it waits for it */
@@ -87,6 +87,8 @@ void emit_share_tensor(EmitBody *b, Val v, uint32_t tensor);
  * weight; only the next value of a state or carry may overwrite that state or carry. */
 bool emit_may_share(const EmitBody *b, Val x, Val v);
 
+/* Notes the predicted seconds of an instruction; none was noted for a later one. */
+void emit_predicted(EmitBody *b, uint32_t instr, double seconds);
 /* Adds an instruction and extends the lifetimes of the buffers it touches. */
 uint32_t emit_instr(EmitBody *b, ProgramInstrKind kind, const char *where, uint32_t object, uint32_t n,
                     const uint32_t *tensors, ProgramList exprs);

@@ -38,12 +38,24 @@ void emit_event(EmitBody *b, uint32_t instr) {
   uint32_t buffer = buffer_of(b, *program_at_indices(b->e->b, x->tensors.first));
   if (crosses(b, buffer)) {
     number(b, x, (uint32_t)b->transfers->n);
-    ARENA_PUSH(b->e->m->arena, b->transfers, ((EmitTransfer){buffer, b->part, x->kind == PI_send, x->kind == PI_send}));
+    ARENA_PUSH(b->e->m->arena, b->transfers,
+               ((EmitTransfer){buffer, instr, b->part, x->kind == PI_send, x->kind == PI_send}));
     return;
   }
   while (under_way(b, event)) event++;
   number(b, x, event);
   ARENA_PUSH(b->e->m->arena, &b->pending, instr);
+}
+
+/* Moves the predicted time of communication, which is the part of it that does not overlap with computation, to the
+ * wait for it. */
+static void move_time(EmitBody *b, uint32_t from, uint32_t to) {
+  ProgramBuilder *pb = b->e->b;
+  if (from >= program_count_predicted(pb)) return;
+  float *predicted = program_at_predicted(pb, from);
+  const double seconds = (double)*predicted;
+  *predicted = 0;
+  if (seconds > 0) emit_predicted(b, to, seconds);
 }
 
 static uint32_t add_wait(EmitBody *b, uint32_t where, uint32_t event, uint32_t lag) {
@@ -74,7 +86,8 @@ static void wait_for_received(EmitBody *b, uint32_t buffer) {
     EmitTransfer *t = &b->transfers->items[i];
     if (t->waited || t->buffer != buffer) continue;
     t->waited = true;
-    add_wait(b, program_at_buffers(b->e->b, buffer)->name, (uint32_t)i, 0);
+    uint32_t at = add_wait(b, program_at_buffers(b->e->b, buffer)->name, (uint32_t)i, 0);
+    move_time(b, t->instr, at);
   }
 }
 
@@ -83,6 +96,7 @@ static void wait_for(EmitBody *b, size_t k) {
   ProgramBuilder *pb = b->e->b;
   const ProgramInstr x = *program_at_instrs(pb, b->pending.items[k]);
   uint32_t at = add_wait(b, x.where, x.event, 0);
+  move_time(b, b->pending.items[k], at);
   for (uint32_t t = 0; t < x.tensors.n; t++) {
     ProgramBuffer *buffer = program_at_buffers(pb, buffer_of(b, *program_at_indices(pb, x.tensors.first + t)));
     if (buffer->body == b->body && buffer->last < at - b->start) buffer->last = at - b->start;

@@ -81,7 +81,9 @@ static Func *lower_entry(Build *b, CostModel *cost, int entry) {
   const Strategy *strategies;
   const int *stages;
   driver_entry_choice(b, entry, &strategies, &stages);
-  LowerPlan plan = {.strategies = strategies, .stages = stages, .cost = cost_move, .cost_context = cost};
+  b->steps[entry] = (LowerSteps){0};
+  LowerPlan plan = {
+      .strategies = strategies, .stages = stages, .cost = cost_move, .cost_context = cost, .steps = &b->steps[entry]};
   Func *l2 = lower_spmd(b->model.m, l1, &plan, arena_printf(o->arena, "%s.spmd", l1->name), o->diags);
   return l2 && verify_func(b->model.m, l2, o->diags) ? l2 : NULL;
 }
@@ -101,6 +103,7 @@ static bool stage_lower(Build *b) {
                      b->plan->ranks == 1 ? "" : "s");
   CostModel *cost = cost_model_new(b->model.m, b->options.target);
   b->l2s = ARENA_ARRAY(o->arena, Func *, b->nentries);
+  b->steps = ARENA_ARRAY(o->arena, LowerSteps, b->nentries);
   bool ok = true;
   for (int i = 0; ok && i < b->nentries; i++) ok = (b->l2s[i] = lower_entry(b, cost, i)) != NULL;
   b->l2 = b->l2s[0];
@@ -114,8 +117,10 @@ bool driver_lower_also(Build *b, Func *l1) {
   Func **l1s = ARENA_ARRAY(a, Func *, n + 1), **l2s = ARENA_ARRAY(a, Func *, n + 1);
   memcpy(l1s, b->l1s, sizeof *l1s * (size_t)n);
   memcpy(l2s, b->l2s, sizeof *l2s * (size_t)n);
+  LowerSteps *steps = ARENA_ARRAY(a, LowerSteps, n + 1);
+  memcpy(steps, b->steps, sizeof *steps * (size_t)n);
   CostModel *cost = cost_model_new(b->model.m, b->options.target);
-  l1s[n] = l1, b->l1s = l1s;
+  l1s[n] = l1, b->l1s = l1s, b->steps = steps;
   l2s[n] = lower_entry(b, cost, n), b->l2s = l2s;
   driver_go_back(b, DRIVER_legalise);
   cost_model_free(cost);
@@ -167,7 +172,18 @@ static bool stage_kernels(Build *b) {
   return true;
 }
 
-static bool stage_program(Build *b) { return codegen_program_of(b->legal, &b->program, b->options.model.diags); }
+/* Only a Program that is written needs predicted times. */
+static bool stage_program(Build *b) {
+  b->legal->source.times = b->options.out ? driver_times(b) : NULL;
+  return codegen_program_of(b->legal, &b->program, b->options.model.diags);
+}
+
+/* Returns the target's devices as ProgramHeader.planned names them. */
+static const char *planned_devices(const Build *b) {
+  const Target *t = b->options.target;
+  return arena_printf(b->options.model.arena, "%s%s%s%s", t->device->name, t->arch ? " " : "", t->arch ? t->arch : "",
+                      t->measured ? " calibrated" : "");
+}
 
 /* Returns the type of the target's peak and its source, which a program prints beside utilisation. */
 static const char *source_of_peak(const DriverOptions *o) {
@@ -184,6 +200,7 @@ ArtifactSpec driver_artifact_spec(const Build *b) {
                         .name = b->model.name,
                         .target = o->target->name,
                         .producer = o->producer,
+                        .planned = planned_devices(b),
                         .peak = target_peak(o->target),
                         .peak_of = source_of_peak(o),
                         .stub = o->stub,

@@ -74,11 +74,12 @@ typedef struct Build {
   Model model;
   int64_t params; /* elements of the trainable weights */
   int nentries;
-  Func **l1s; /* the entries after the level-1 passes */
-  Func **l2s; /* the entries at level 2; NULL before lowering */
-  Func *l1;   /* the planned function: the first entry, whose choices the others take (passes/plan/entries.h), or the
-                 joint function of all (ir/joint.h) */
-  Func *l2;   /* of the first entry */
+  Func **l1s;               /* the entries after the level-1 passes */
+  Func **l2s;               /* the entries at level 2; NULL before lowering */
+  struct LowerSteps *steps; /* how lowering made each of them (passes/lower/lower.h) */
+  Func *l1; /* the planned function: the first entry, whose choices the others take (passes/plan/entries.h), or the
+               joint function of all (ir/joint.h) */
+  Func *l2; /* of the first entry */
   Func *prepare_l1, *prepare_l2; /* the work on weights at loading; NULL if none */
   Plan *plan;
   int least_devices;          /* replicas on fewer devices have no Program that fits; 0 if unknown */

@@ -22,6 +22,10 @@ void driver_entry_choice(const Build *b, int entry, const Strategy **strategies,
 Plan *driver_hold_against_entries(const Build *b, const PlanOptions *options, int64_t micro_batch, double began,
                                   Plan *p);
 
+/* times.c */
+/* Returns the predicted times of the entries of a lowered build, in its arena; NULL without a plan. */
+const ProgramTimes *driver_times(const Build *b);
+
 /* memory.c */
 /* Makes the Program of the current plan and sets the memory of its largest rank (Plan.allocated); false after
  * diagnostics. */

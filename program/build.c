@@ -213,6 +213,7 @@ RtStatus program_builder_finish(ProgramBuilder *b, const ProgramFacts *facts, vo
   h.producer = program_string(b, facts->producer);
   h.stages = facts->stages;
   h.device = program_string(b, facts->device ? facts->device : "cpu");
+  h.planned = facts->planned ? program_string(b, facts->planned) : h.device;
   h.n_events = facts->n_events;
   h.peak = facts->peak;
   h.peak_of = program_string(b, facts->peak_of ? facts->peak_of : "");

@@ -56,6 +56,7 @@ typedef struct ProgramFacts {
   uint32_t stages;
   uint32_t n_events;
   const char *device;  /* NULL: "cpu" */
+  const char *planned; /* ProgramHeader.planned; NULL: the device */
   double peak;         /* 0: unknown */
   const char *peak_of; /* NULL: "" */
 } ProgramFacts;

@@ -151,9 +151,10 @@ static bool check_blobs(Check *c) {
              b->bytes <= h->image_bytes - b->offset,
          "blobs", i, "the range");
   }
-  NEED(text_ok(c, h->name) && text_ok(c, h->target) && text_ok(c, h->producer) && text_ok(c, h->device), "header", 0,
-       "a text");
-  NEED(h->peak >= 0 && h->peak < INFINITY && text_ok(c, h->peak_of) && h->zero == 0, "header", 0, "the peak");
+  NEED(text_ok(c, h->name) && text_ok(c, h->target) && text_ok(c, h->producer) && text_ok(c, h->device) &&
+           text_ok(c, h->planned),
+       "header", 0, "a text");
+  NEED(h->peak >= 0 && h->peak < INFINITY && text_ok(c, h->peak_of), "header", 0, "the peak");
   return true;
 }
 
@@ -413,6 +414,7 @@ static bool check_entries(Check *c) {
     port += e->n_inputs;
     NEED(e->outputs == port && e->n_outputs <= p->n_ports - port, "entries", i, "the outputs");
     port += e->n_outputs;
+    NEED(e->seconds >= 0 && isfinite(e->seconds), "entries", i, "the predicted time");
     NEED(e->prepare == 0 || (e->prepare == 1 && !prepare && e->n_inputs + e->n_outputs == 0), "entries", i, "the flag");
     NEED(flops_ok(c, e->flops), "entries", i, "the model FLOPs");
     prepare |= e->prepare == 1;
@@ -444,6 +446,14 @@ static bool check_bodies(Check *c) {
     at += b->n;
   }
   return at == p->n_instrs || damaged(c, "it has instructions outside bodies");
+}
+
+static bool check_predicted(Check *c) {
+  const Program *p = c->p;
+  if (p->n_predicted && p->n_predicted != p->n_instrs) return damaged(c, "the number of predicted times is wrong");
+  for (uint32_t i = 0; i < p->n_predicted; i++)
+    NEED(p->predicted[i] >= 0 && isfinite(p->predicted[i]), "predicted", i, "the time");
+  return true;
 }
 
 /* Returns how often a body is called. */
@@ -501,7 +511,7 @@ RtStatus program_open(const void *image, size_t bytes, Program *out, RtError *er
   if (check_header(c, image, bytes) && check_sections(c) && check_symbols(c) && check_mesh(c) && check_exprs(c) &&
       check_blobs(c) && check_images(c) && check_kernels(c) && check_groups(c) && check_ports(c) && check_entries(c) &&
       check_bodies(c) && check_schedules(c) && check_buffers(c) && check_tensors(c) && check_params(c) &&
-      check_states(c) && program_check_instrs(c))
+      check_states(c) && check_predicted(c) && program_check_instrs(c))
     return RT_OK;
   program_close(out);
   return c->error->status;

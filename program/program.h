@@ -47,6 +47,10 @@
  * may be in another body than its communication, and with `lag` that many micro-batches later, as for transfers of
  * stages that interleave forward and backward.
  *
+ * Predictions.  The compiler may note the time of each instruction and of a whole request that the plan's price counts,
+ * for requests of the sizes that it planned for (ProgramSymbol.hint) on devices of the target.  Only profiles read
+ * them.
+ *
  * Kernels are functions that every image has under one name: machine code of one kind (program.def) for one
  * architecture; a device takes the image it runs (program/image.h).  A Program with kernels but without images can only
  * be printed and planned.  In a shared object for CPUs: void NAME(void *const *tensors, const int64_t *scalars), see
@@ -277,6 +281,7 @@ typedef struct ProgramEntry {
   uint32_t outputs, n_outputs;
   ProgramList flops; /* model FLOPs of a training step (ir/layout/flops.h), a sum of terms: pairs of a count and an
                         expression without coordinates; empty: unknown */
+  double seconds;    /* predicted, of a request of the planned sizes; 0 if unknown */
 } ProgramEntry;
 
 typedef struct ProgramSchedule {
@@ -343,7 +348,7 @@ typedef struct ProgramHeader {
   uint32_t device;      /* text: the kind of its devices, "cpu" (runtime/device/devices.def) */
   double peak;          /* FLOP/s of all ranks for the type that the model computes in; 0: unknown */
   uint32_t peak_of;     /* text: the type and the source of the peak, for people */
-  uint32_t zero;
+  uint32_t planned;     /* text: the target's devices, for which times are predicted: "cpu", "gpu sm_80" */
   ProgramSection sections[PS_COUNT];
 } ProgramHeader;
 

@@ -338,9 +338,10 @@ ApcStatus apc_predict(ApcModel *model, int rank, ApcReport *report);
 /* Makes every rank record the time of each operation from the next run on, and the times of up to `events` calls (of
  * all ranks together, at most 2^20; 0: none).  Another call starts a new recording. */
 ApcStatus apc_record(ApcModel *model, size_t events);
-/* Returns the recording so far as a table for people, or as one JSON document if json is not 0; valid until the next
- * apc_profile.  First measures the peak speed of the machine, which takes a few tenths of a second. "" after an error;
- * apc_error explains it. */
+/* Returns the recording so far as a table for people, the longest operations first, or as one JSON document if json is
+ * 1; if it is 2, as the table with the operations first whose time differs most from the predicted one.  Valid until
+ * the next apc_profile.  First measures the peak speed of the machine, which takes a few tenths of a second. "" after
+ * an error; apc_error explains it. */
 const char *apc_profile(ApcModel *model, int json);
 /* Writes the recorded calls as a timeline in the Trace Event Format, which Chrome and Perfetto read.  *dropped is the
  * number of calls that did not fit; dropped may be NULL. */

@@ -95,7 +95,19 @@ static void add_hardware(const HtmlPage *p, Text *out, const json_t *hardware) {
   text_add(out, "</table>\n");
 }
 
-static const char *summary_of(const HtmlPage *p, const json_t *head, const json_t *choices, const json_t *hardware) {
+static void add_batch(Text *out, const json_t *batch) {
+  if (json_is_null(batch)) return;
+  const char *memory = json_string_value(json_object_get(batch, "memory"));
+  add_title(out, "The same plan with a batch twice as large");
+  text_add(out, "<table>\n");
+  add_row(out, "td", 3,
+          (const char *[]){json_string_value(json_object_get(batch, "text")),
+                           json_string_value(json_object_get(batch, "why")), memory ? memory : ""});
+  text_add(out, "</table>\n");
+}
+
+static const char *summary_of(const HtmlPage *p, const json_t *head, const json_t *choices, const json_t *hardware,
+                              const json_t *batch) {
   const Plan *plan = p->b->plan;
   Text out = {.arena = p->arena};
   Share time[TIME_SHARES], memory[MEMORY_SHARES];
@@ -110,6 +122,7 @@ static const char *summary_of(const HtmlPage *p, const json_t *head, const json_
   add_shares(p, &out, "Memory of the largest rank", memory, n, plan_memory(plan)->total, show_bytes);
   add_choices(p, &out, choices);
   add_hardware(p, &out, hardware);
+  add_batch(&out, batch);
   return text_str(&out);
 }
 
@@ -164,6 +177,12 @@ static json_t *chips_json(const HtmlPage *p) {
   return list;
 }
 
+/* The path without its folders; facts and command have it whole. */
+static const char *file_name(const char *path) {
+  const char *slash = strrchr(path, '/');
+  return slash ? slash + 1 : path;
+}
+
 static json_t *head_json(const HtmlPage *p) {
   const Plan *plan = p->b->plan;
   const Target *g = p->b->options.target;
@@ -174,7 +193,7 @@ static json_t *head_json(const HtmlPage *p) {
   for (int i = 0; i < TIME_SHARES; i++) json_array_append_new(times, json_pack("[s, f]", time[i].name, time[i].value));
   for (int i = 0; i < n; i++) json_array_append_new(memories, json_pack("[s, f]", memory[i].name, memory[i].value));
   return json_pack("{s:o, s:o, s:o, s:o, s:i, s:i, s:i, s:b, s:f, s:f, s:f, s:f, s:o, s:o}", "title",
-                   html_text(p, arena_printf(p->arena, "%s on %s", p->b->model.path, g->name)), "command",
+                   html_text(p, arena_printf(p->arena, "%s on %s", file_name(p->b->model.path), g->name)), "command",
                    html_text(p, tool_command_line(p->t)), "facts", facts_json(p), "degrees", chips_json(p), "zero",
                    plan->zero, "micro_batches", plan->micro_batches, "stages", plan->mesh.stages, "trains",
                    plan->price.memory.trains, "seconds", plan->price.time.total, "limit",
@@ -219,12 +238,12 @@ void html_print(Tool *t, const Build *b, Text *out) {
     ledger = cost_plan_ledger(t->arena, p.cost, m, b->l1, p.rules, b->plan->strategies, b->plan->stages);
     p.ledger = &ledger;
   }
-  json_t *head = head_json(&p), *choices = html_choices(&p), *hardware = html_hardware(&p);
-  const char *summary = summary_of(&p, head, choices, hardware),
+  json_t *head = head_json(&p), *choices = html_choices(&p), *hardware = html_hardware(&p), *batch = html_batch(&p);
+  const char *summary = summary_of(&p, head, choices, hardware, batch),
              *title = json_string_value(json_object_get(head, "title"));
-  json_t *document = json_pack("{s:s, s:O, s:o, s:o, s:o, s:o, s:o}", "schema", "apc.report/1", "head", head, "choices",
-                               choices, "hardware", hardware, "timeline", html_timeline(&p), "memory", html_memory(&p),
-                               "layers", html_layers(&p));
+  json_t *document = json_pack("{s:s, s:O, s:o, s:o, s:o, s:o, s:o, s:o}", "schema", "apc.report/1", "head", head,
+                               "choices", choices, "hardware", hardware, "batch", batch, "timeline", html_timeline(&p),
+                               "memory", html_memory(&p), "layers", html_layers(&p));
   add_page(out, title, summary, document);
   json_decref(head);
   json_decref(document);

@@ -2,14 +2,18 @@
  *
  * Prices the plan as it is for targets on which one figure is better: the changes that --what-if takes.  There is no
  * search, so a line is an upper limit for the best plan of that target.  The size of the memory is not listed, since it
- * does not change the time of a plan.
+ * does not change the time of a plan.  The same plan is also priced for twice the batch.
  */
+#include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
 #include "base/json_text.h"
+#include "driver/batch.h"
 #include "driver/compare.h"
 #include "tools/html_page.h"
+#include "tools/plan_goal.h"
+#include "tools/plan_run.h"
 
 enum { MOST_LINKS = 3 };
 
@@ -36,6 +40,34 @@ static bool is_repeated(const Target *g, int tier) {
   for (int i = 0; i < tier; i++)
     if (strcmp(g->tiers[i].name, g->tiers[tier].name) == 0) return true;
   return false;
+}
+
+/* Returns "1.52 s a step, 119 k tokens/s: 1.94 times the throughput". */
+static const char *batch_text(const HtmlPage *p, const BatchPrice *x, double rate, double more, const char *unit) {
+  return arena_printf(p->arena, "%s a %s, %s %s/s: %.2f times the throughput", show_seconds(p->arena, x->seconds),
+                      p->b->plan->price.memory.trains ? "step" : "batch", show_scaled(p->arena, rate, ""), unit, more);
+}
+
+json_t *html_batch(const HtmlPage *p) {
+  enum { TIMES = 2 };
+  Arena *a = p->arena;
+  const Plan *plan = p->b->plan;
+  const char *unit;
+  BatchPrice x;
+  if (!driver_batch_price(p->b, TIMES, &x)) return json_null();
+  const double limit = plan_memory_limit(p->b->options.target, p->b->options.plan.memory_limit),
+               own = tool_seen_in_step(p->b, &unit) / tool_step_seconds(p->b),
+               more = x.why_not ? 0 : TIMES * plan->price.time.total / x.seconds;
+  const char *memory = NULL;
+  if (!x.why_not)
+    memory = arena_printf(a, "%s on the largest rank, %s%s", show_bytes(a, x.bytes),
+                          x.fits ? "of " : "which does not fit: a rank has ", show_bytes(a, limit));
+  return json_pack("{s:o, s:I, s:I, s:o, s:s?, s:s?, s:o, s:b}", "text",
+                   html_text(p, arena_printf(a, "batch of %" PRId64 " instead of %" PRId64, x.larger, x.batch)),
+                   "batch", (json_int_t)x.batch, "larger", (json_int_t)x.larger, "seconds",
+                   x.why_not ? json_null() : tool_json_real(x.seconds), "why",
+                   x.why_not ? x.why_not : batch_text(p, &x, own * more, more, unit), "memory", memory, "bytes",
+                   x.why_not ? json_null() : tool_json_real(x.bytes), "fits", x.fits && !x.why_not);
 }
 
 json_t *html_hardware(const HtmlPage *p) {

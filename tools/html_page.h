@@ -30,6 +30,8 @@ json_t *html_choices(const HtmlPage *p);
 
 /* html_hardware.c: the time of the plan if one figure of the target were better. */
 json_t *html_hardware(const HtmlPage *p);
+/* The plan for twice the batch: time, throughput, memory; null if the batch cannot change. */
+json_t *html_batch(const HtmlPage *p);
 
 /* A text of the user as JSON. */
 json_t *html_text(const HtmlPage *p, const char *text);

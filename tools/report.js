@@ -35,7 +35,10 @@ function bytes(x) {
   return (k ? digits(x) : Math.round(x)) + ' ' + units[k];
 }
 function percent(x) { return (100 * x).toFixed(x < 0.1 ? 1 : 0) + ' %'; }
-function count(n, one, many) { return n + ' ' + (n === 1 ? one : many || one + 's'); }
+function count(n, one, many) { return n.toLocaleString('en') + ' ' + (n === 1 ? one : many || one + 's'); }
+function words(text) { /* a line does not break after the hyphens of an option */
+  return text.split(' ').flatMap((word, k) => [k ? ' ' : '', el('span', { class: 'word' }, word)]);
+}
 
 const classColor = {
   'compute': 0, 'memory-bound': 4, 'collectives': 5, 'transfers': 3, 'weights': 0, 'weights gathered': 7,
@@ -118,7 +121,7 @@ function drawHead() {
         percent(head.bytes / head.limit))),
     bar(head.memory, top, false, head.bytes > head.limit ? head.limit : 0),
       barLegend(head.memory, head.bytes, bytes))]);
-  put(at('command'), [el('div', { class: 'command' }, el('code', {}, head.command), copyButton(head.command))]);
+  put(at('command'), [el('div', { class: 'command' }, el('code', {}, words(head.command)), copyButton(head.command))]);
   const list = at('facts-list');
   for (const name in f) put(list, [el('dt', {}, name), el('dd', {}, f[name])]);
 }
@@ -293,6 +296,10 @@ function drawLayers() {
 
 /* ---- limits */
 
+function listHead(...names) {
+  return el('div', { class: 'limit head' }, names.map((name, k) => el('span', { class: k === 1 || k === 2 ? 'num' :
+    k === 3 ? 'reach' : '' }, name)));
+}
 function drawLimits() {
   const known = new Map();
   let sum = 0;
@@ -316,6 +323,7 @@ function drawLimits() {
     }
   const all = [...known.values()].sort((x, y) => y.own - x.own);
   if (!all.length) at('limits').hidden = true;
+  at('limits-list').append(listHead('operation', 'one run', 'share', 'reached'));
   for (const x of all.slice(0, 10))
     at('limits-list').append(el('div', { class: 'limit' },
       el('span', {}, el('b', {}, x.name), ' ', el('span', { class: 'soft' }, x.kind + (x.n > 1 ? ', ×' + x.n : ''))),
@@ -327,11 +335,19 @@ function drawLimits() {
           ', or above: parts are skipped' : percent(x.reach) + ' of ' + x.of))));
 }
 function drawHardware() {
+  at('hardware').append(listHead('improvement', 'time', 'change', 'option'));
   for (const x of data.hardware)
     at('hardware').append(el('div', { class: 'limit' }, el('b', {}, x.text),
       el('span', { class: 'num' }, seconds(x.seconds)),
-      el('span', { class: 'num' }, (x.saves > 0 ? '-' : '') + percent(Math.max(0, x.saves))),
+      el('span', { class: 'num' }, (x.saves > 0 ? '−' : '') + percent(Math.max(0, x.saves))),
       el('span', { class: 'reach soft mono' }, '--what-if ' + x.what)));
+}
+function drawBatch() {
+  const x = data.batch;
+  if (!x) return;
+  at('batch').hidden = false;
+  at('batch-line').append(el('div', { class: 'limit wide' }, el('b', {}, x.text), el('span', {}, x.why),
+    el('span', { class: x.memory && !x.fits ? 'bad' : '' }, x.memory || '')));
 }
 let layerNames = null; /* of operations in groups, with stars */
 function foldedName(group, op) {
@@ -396,8 +412,8 @@ function drawOperations() {
     found = words.length ? all.filter(matches(words)) : all;
     inside.style.height = found.length * high + 'px';
     box.style.height = Math.min(440, found.length * high + 4) + 'px';
-    at('found').textContent = found.length === all.length ? count(all.length, 'operation') : found.length + ' of ' +
-      all.length;
+    at('found').textContent = found.length === all.length ? count(all.length, 'operation') : found.length.toLocaleString('en') + ' of ' +
+      all.length.toLocaleString('en');
     box.scrollTop = 0;
     fill(true);
   }

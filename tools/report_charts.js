@@ -22,6 +22,11 @@ function unfoldCalls(t) {
     return calls;
   });
 }
+/* The colour of text on that colour: dark on light ones, as in dark mode. */
+function readable(name) {
+  const [r, g, b] = css(name).match(/[0-9a-f]{2}/gi).map(x => parseInt(x, 16));
+  return .299 * r + .587 * g + .114 * b > 128 ? '#14171a' : '#fff';
+}
 function drawTimeline() {
   const t = data.timeline;
   if (!t || head.stages === 1 && t.micro_batches === 1 && !head.trains) { /* there is one call */
@@ -80,7 +85,7 @@ function drawTimeline() {
           context.fillRect(x, y, Math.min(right - x, sends * scale), height);
         }
         if (right - x > 18 && height >= 16) {
-          context.fillStyle = '#fff';
+          context.fillStyle = readable(phaseColor[phase]);
           context.fillText(String(batch), x + 4, y + height / 2 + 4, right - x - 6);
         }
       }
@@ -258,13 +263,19 @@ function drawMemory() {
       (Y(head.limit) - 18) + 'px' },
       'limit ' + bytes(head.limit)));
   }
+  let short = '';
   const begins = m.phases.map((x, k) => [x, phaseWord[layers.phases[k]]]).filter(x => x[0] !== null).sort((x,
     y) => x[0] - y[0]);
   begins.forEach(([begin, name], k) => {
     const x = X(begin), room = (k + 1 < begins.length ? X(begins[k + 1][0]) : x1) - x;
     if (begin > 0) box.append(svg('line', { x1: x, x2: x, y1: 6, y2: y1, stroke: 'var(--ink)', 'stroke-width': .8,
       'stroke-dasharray': '2 3' }));
-    if (head.trains && room > 7 * name.length) wrap.append(tag(name, x + 3, y1 + 5));
+    if (room < 8) { /* it begins with the next one */
+      short += name + ', ';
+      return;
+    }
+    if (head.trains && room > 7 * (short + name).length) wrap.append(tag(short + name, x + 3, y1 + 5));
+    short = '';
   });
   const cursor = svg('line', { y1: 6, y2: y1, stroke: 'var(--ink)', 'stroke-width': 1.2, visibility: 'hidden' });
   box.append(cursor);

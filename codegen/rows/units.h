@@ -124,6 +124,7 @@ typedef struct Unit {
                                  `out` are among those of the bundle, each value once */
   int nmembers;               /* 0 if not a bundle */
   const Expr *view_offset;    /* VIEW: bytes */
+  double seconds;             /* predicted, of one execution; 0 if unknown or free (codegen/unit_times.h) */
   /* KERNEL, once it is printed (codegen/target.h). */
   int kernel; /* its number in the set */
   int nscalars;

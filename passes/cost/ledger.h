@@ -19,7 +19,10 @@ typedef struct LedgerEntry {
   size_t now;                   /* the operation at whose place it runs; Func.ops.n: an output */
   int stage;                    /* of a message: the receiver */
   Phase phase;                  /* PH_pre and PH_step run once, the others once per micro-batch */
+  size_t step;                  /* of the walk (Walk.step) */
+  size_t part;                  /* a move: its number in its conversion */
   double seconds, flops, bytes; /* of one run of the phase; bytes: memory traffic, or as comm.h counts them */
+  double runs;                  /* executions in one run of the phase: more than 1 in loops */
   CommKind comm;                /* of collectives and messages */
   uint32_t axes;
 } LedgerEntry;
@@ -59,7 +62,8 @@ typedef struct PlanLedger {
   StageCost *sums;          /* by stage */
   const ScheduleWork *work; /* by stage */
   bool tabled;              /* the time is that of a schedule_table of `work` */
-  PlanMemory memory;        /* of the largest place; the rest describes its stage with the largest peak */
+  PlanTime time;
+  PlanMemory memory; /* of the largest place; the rest describes its stage with the largest peak */
   int stage;
   double kept[HELD_CLASSES]; /* of all stages of the place */
   struct {

@@ -78,7 +78,7 @@ static void enter(Pricing *p, const WalkScope *s, LedgerEntry x) {
   if (!p->ledger || (x.seconds <= 0 && x.kind >= LEDGER_collective)) return;
   const double runs = runs_in_loop(p->loops, walk_outermost(s)->loop);
   if (s->from) x.op = p->walk.now;
-  x.now = p->walk.now, x.phase = p->walk.phase;
+  x.now = p->walk.now, x.phase = p->walk.phase, x.step = p->walk.step, x.runs = runs;
   x.seconds *= runs, x.flops *= runs, x.bytes *= runs;
   ARENA_PUSH(p->ledger->arena, &p->ledger->entries, x);
 }
@@ -170,6 +170,7 @@ static void count_moves(Pricing *p, const WalkScope *s, Val value, const Convers
           (LedgerEntry){.kind = LEDGER_collective,
                         .op = (size_t)s->f->values.items[value].op,
                         .stage = stage,
+                        .part = (size_t)i,
                         .seconds = cost_move(model_of(p, stage), p->walk.m, type, &path->moves[i]),
                         .bytes = x.bytes,
                         .comm = x.kind,
@@ -527,7 +528,7 @@ static PlanPrice price_of(Pricing *p) {
     out.flops = fmax(out.flops, flops);
     out.param_bytes = fmax(out.param_bytes, params);
   }
-  if (p->ledger) finish_ledger(p, by_stage, table, out.memory.needs);
+  if (p->ledger) p->ledger->time = out.time, finish_ledger(p, by_stage, table, out.memory.needs);
   return out;
 }
 

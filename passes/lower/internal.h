@@ -11,6 +11,7 @@ typedef struct Lowering {
   Builder b;
   MoveCost cost;
   void *context;
+  LowerSteps *steps; /* NULL if not needed */
 } Lowering;
 
 /* Emits a source in that layout and stage. */

@@ -21,6 +21,13 @@ static void build_in(Lowering *w, int stage) {
   w->b.loc = w->walk.at->loc;
 }
 
+/* Records the step of the operations built since the last one; `step` 0: they are sources. */
+static Val built(Lowering *w, size_t step, Val v) {
+  LowerSteps *all = w->steps;
+  for (size_t part = 0; all && all->n < w->b.f->ops.n; part++) ARENA_PUSH(w->m->arena, all, ((LowerStep){step, part}));
+  return v;
+}
+
 /* ---- sources */
 
 Val lower_source(Lowering *w, const WalkScope *s, const Op *op, const Layout *layout, int stage) {
@@ -59,7 +66,7 @@ static Val declare_state(Lowering *w, const WalkScope *s, const Op *write, const
 static Val emit_source(Walk *walk, const WalkScope *s, const Op *op, const Layout *layout, int stage, bool declares) {
   Lowering *w = (Lowering *)walk;
   build_in(w, stage);
-  return (declares ? declare_state : lower_source)(w, s, op, layout, stage);
+  return built(w, 0, (declares ? declare_state : lower_source)(w, s, op, layout, stage));
 }
 
 /* ---- conversion of a value to (layout, stage) */
@@ -70,7 +77,8 @@ static Val emit_convert(Walk *walk, const WalkScope *s, Val value, Val v, const 
   Conversion c;
   const Type *global = type_of(s->f, value);
   build_in(w, stage);
-  if (convert_find(w->m, global, from, to, w->cost, w->context, &c)) return convert_emit(&w->b, v, global, &c);
+  if (convert_find(w->m, global, from, to, w->cost, w->context, &c))
+    return built(w, walk->step, convert_emit(&w->b, v, global, &c));
   Text t = {.arena = w->m->arena};
   layout_print(w->m, &t, from);
   text_add(&t, " to ");
@@ -85,7 +93,8 @@ static Val emit_agreement(Walk *walk, const WalkScope *s, Val value, Val v, int 
   Conversion c;
   const Type *t = type_of(s->f, value);
   build_in(w, stage);
-  return agreement_find(w->m, t, w->cost, w->context, &c) ? convert_emit(&w->b, v, t, &c) : v;
+  if (!agreement_find(w->m, t, w->cost, w->context, &c)) return v;
+  return built(w, walk->step, convert_emit(&w->b, v, t, &c));
 }
 
 /* The result of a transfer lives in the stage that receives it. */
@@ -95,8 +104,8 @@ static Val emit_transfer(Walk *walk, const WalkScope *s, Val value, Val v, const
   const char *name = arena_printf(w->m->arena, "%s.to%d", name_of(w->b.f, v), to);
   (void)s, (void)value, (void)layout;
   build_in(w, from);
-  return build_op(
-      &w->b, &(OpSpec){.kind = OP_transfer, .name = name, .stage = from, .nin = 1, .in = &v, .nattrs = 1, .attrs = &a});
+  const OpSpec spec = {.kind = OP_transfer, .name = name, .stage = from, .nin = 1, .in = &v, .nattrs = 1, .attrs = &a};
+  return built(w, walk->step, build_op(&w->b, &spec));
 }
 
 /* ---- operations */
@@ -123,14 +132,15 @@ static Val emit_exchange(Walk *walk, const WalkScope *s, size_t index, int opera
   for (int i = 0; i < result->dims[to].n; i++) axes[i] = result->dims[to].axes[i];
   Attr attrs[] = {attr_i(AT_axis, d), attr_ints(w->m, AT_mesh_axes, result->dims[to].n, axes),
                   attr_exprs(w->m, AT_source, 2, source), attr_exprs(w->m, AT_target, 2, target)};
-  return build_op(&w->b, &(OpSpec){.kind = OP_exchange,
-                                   .name = arena_printf(w->m->arena, "%s.window", name_of(w->b.f, v)),
-                                   .stage = stage,
-                                   .nin = 1,
-                                   .in = &v,
-                                   .nattrs = 4,
-                                   .attrs = attrs,
-                                   .type = type_get(w->m, t->dtype, t->rank, dims)});
+  const OpSpec spec = {.kind = OP_exchange,
+                       .name = arena_printf(w->m->arena, "%s.window", name_of(w->b.f, v)),
+                       .stage = stage,
+                       .nin = 1,
+                       .in = &v,
+                       .nattrs = 4,
+                       .attrs = attrs,
+                       .type = type_get(w->m, t->dtype, t->rank, dims)};
+  return built(w, walk->step, build_op(&w->b, &spec));
 }
 
 /* Emits the operation itself, on local operands. */
@@ -165,10 +175,11 @@ static Val emit_operation(Walk *walk, const WalkScope *s, size_t index, const Va
     spec.in = in;
     spec.stage = stage;
     spec.mirror = (Mirror){0};
-    return build_op(&w->b, &spec);
+    return built(w, walk->step, build_op(&w->b, &spec));
   }
   for (int i = 0; i < op->nin; i++) layouts[i] = strategy_operand(w->m, r, st, i);
-  return lower_emit(w, s, op, in, layouts, op->out ? strategy_result(w->m, r, st, 0) : NULL, stage);
+  const Layout *result = op->out ? strategy_result(w->m, r, st, 0) : NULL;
+  return built(w, walk->step, lower_emit(w, s, op, in, layouts, result, stage));
 }
 
 static void emit_output(Walk *walk, const WalkScope *s, const Output *o, Val v, const Layout *layout) {
@@ -215,7 +226,8 @@ Func *lower_spmd(Module *m, const Func *l1, const LowerPlan *plan, const char *n
                 .m = m,
                 .b = builder_new(m, f, diags),
                 .cost = plan->cost ? plan->cost : move_cost_bytes,
-                .context = plan->cost_context};
+                .context = plan->cost_context,
+                .steps = plan->steps};
   Loops loops = loops_of(m->arena, l1);
   WalkScope s = {.f = l1,
                  .rules = rules_of(m, l1),

@@ -11,11 +11,23 @@
 #include "ir/layout/convert.h"
 #include "ir/layout/rule.h"
 
+/* By operation of level 2: the step of the walk that built it (Walk.step), and its number among those that this step
+ * built.  Sources have step 0. */
+typedef struct LowerStep {
+  size_t step, part;
+} LowerStep;
+
+typedef struct LowerSteps {
+  LowerStep *items;
+  size_t n, cap;
+} LowerSteps;
+
 typedef struct LowerPlan {
   const Strategy *strategies; /* one per operation of the level-1 function */
   const int *stages;          /* one per operation; NULL: all in stage 0 */
   MoveCost cost;              /* NULL: move_cost_bytes */
   void *cost_context;
+  LowerSteps *steps; /* begins empty, and is filled in the module's arena; NULL if not needed */
 } LowerPlan;
 
 /* Builds the level-2 function `name` in the same module; call module_set_mesh before.  Outputs keep their layouts, with

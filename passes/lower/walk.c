@@ -186,7 +186,7 @@ static Val send(Walk *w, const WalkScope *s, Val value, const Layout *layout, in
   if (before) {
     w->phase = conversion_phase(w, s, index, before->layout, layout);
     return add_here(w, s, value, layout, stage,
-                    w->sink->convert(w, s, value, before->v, before->layout, layout, stage));
+                    walk_step(w)->convert(w, s, value, before->v, before->layout, layout, stage));
   }
   const Layout *travel = walk_travel(w->m, type_of(s->f, value), v->produced, layout);
   bool sending = w->sending;
@@ -195,7 +195,7 @@ static Val send(Walk *w, const WalkScope *s, Val value, const Layout *layout, in
   w->phase = conversion_phase(w, s, index, v->produced, travel);
   w->sending = sending;
   if (!there) return 0;
-  Val here = add_here(w, s, value, travel, stage, w->sink->transfer(w, s, value, there, travel, v->stage, stage));
+  Val here = add_here(w, s, value, travel, stage, walk_step(w)->transfer(w, s, value, there, travel, v->stage, stage));
   return here && travel != layout ? walk_want(w, s, value, layout, stage) : here;
 }
 
@@ -215,7 +215,8 @@ Val walk_want(Walk *w, const WalkScope *s, Val value, const Layout *layout, int 
   bool at_use = s->at_use && s->at_use[index] && !w->sending;
   w->phase =
       !at_use || s->segment == SEGMENT_PRE ? conversion_phase(w, s, index, v->produced, layout) : reading_phase(w, s);
-  Val made = add_here(w, s, value, layout, stage, w->sink->convert(w, s, value, original, v->produced, layout, stage));
+  Val made =
+      add_here(w, s, value, layout, stage, walk_step(w)->convert(w, s, value, original, v->produced, layout, stage));
   if (at_use && made) s->versions[value].items[s->versions[value].n - 1].segment = s->segment;
   return made;
 }
@@ -245,7 +246,7 @@ static bool make_write(Walk *w, const WalkScope *s, size_t index, int stage) {
   if (w->states.n > known && !w->sink->source(w, s, op, place.layout, stage, true)) return false;
   Val v = walk_want(w, s, op->in[0], place.layout, stage);
   w->phase = reading_phase(w, s);
-  return v && w->sink->operation(w, s, index, &v, stage);
+  return v && walk_step(w)->operation(w, s, index, &v, stage);
 }
 
 /* ---- operations */
@@ -274,7 +275,7 @@ static bool check_strategy(Walk *w, const WalkScope *s, size_t index) {
 static Val exchange_windows(Walk *w, const WalkScope *s, size_t index, int operand, Val v, int stage) {
   WalkWindow window;
   for (int at = 0; v && walk_window(s->rules[index], &s->strategies[index], operand, &at, &window);)
-    v = w->sink->exchange(w, s, index, operand, &window, v, stage);
+    v = walk_step(w)->exchange(w, s, index, operand, &window, v, stage);
   return v;
 }
 
@@ -282,7 +283,7 @@ Val walk_whole(Walk *w, const WalkScope *s, size_t index, Val *in, int stage) {
   w->phase = phase_of(w, s, index, walk_produced(w, s, index, 0));
   for (int i = 0; i < s->f->ops.items[index].nin; i++)
     if (!(in[i] = exchange_windows(w, s, index, i, in[i], stage))) return 0;
-  return w->sink->operation(w, s, index, in, stage);
+  return walk_step(w)->operation(w, s, index, in, stage);
 }
 
 void walk_add_result(Walk *w, const WalkScope *s, size_t index, int result, int stage, Val v) {

@@ -158,6 +158,8 @@ struct Walk {
   const Op *at;     /* the current operation */
   const Op *reader; /* the current reader: that operation, or one of the loop that is entered there */
   size_t now;       /* the current operation of the whole function; Func.ops.n: its outputs */
+  size_t step;      /* the calls of the sink so far that make a value or run an operation, sources excepted: all sinks
+                       get the same ones for the same choice */
   Phase phase;      /* of the current call of the sink */
   bool sending;     /* versions are made to be sent: as early as possible, whoever reads them */
   bool again;       /* the current operation is recomputed for gradients */

@@ -4,6 +4,9 @@
 
 #include "passes/lower/walk.h"
 
+/* Counts a step and returns the sink, of which one function is then called. */
+static inline const WalkSink *walk_step(Walk *w) { return w->step++, w->sink; }
+
 /* Returns the layout of an operand in the operation's strategy. */
 const Layout *walk_operand(const Walk *w, const WalkScope *s, size_t index, int operand);
 

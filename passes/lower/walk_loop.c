@@ -59,7 +59,7 @@ static bool enter_op(Walk *w, const WalkScope *s, const Loop *l, int loop, size_
 static Val control(Walk *w, const WalkScope *s, Val value, int stage) {
   Val v = walk_want(w, s, value, layout_replicated(w->m, 0), stage);
   w->phase = PH_fwd;
-  return v && !s->agreed[value] ? w->sink->agree(w, s, value, v, stage) : v;
+  return v && !s->agreed[value] ? walk_step(w)->agree(w, s, value, v, stage) : v;
 }
 
 bool walk_loop(Walk *w, WalkScope *s, size_t index) {
@@ -74,7 +74,7 @@ bool walk_loop(Walk *w, WalkScope *s, size_t index) {
   w->reader = op;
   Val count = control(w, s, op->in[0], stage);
   w->phase = PH_fwd;
-  Val round = count ? w->sink->operation(w, s, index, &count, stage) : 0;
+  Val round = count ? walk_step(w)->operation(w, s, index, &count, stage) : 0;
   Versions *v = &s->versions[op->out];
   v->produced = layout_replicated(w->m, 0);
   v->stage = stage;
@@ -97,5 +97,5 @@ bool walk_repeat(Walk *w, WalkScope *s, size_t index) {
   if (!(in[0] = walk_want(w, s, op->in[0], layout_replicated(w->m, 0), stage))) return false;
   if (op->nin > 1 && !(in[1] = control(w, s, op->in[1], stage))) return false;
   w->phase = PH_fwd;
-  return w->sink->operation(w, s, index, in, stage) != 0;
+  return walk_step(w)->operation(w, s, index, in, stage) != 0;
 }

@@ -37,6 +37,7 @@ typedef struct DeviceOptions {
 typedef struct DeviceFacts {
   bool host_memory;    /* its addresses are the host's: weights are loaded and used in place */
   uint64_t most_ports; /* limit in bytes for inputs and outputs of a captured request */
+  const char *arch;    /* its architecture as targets name it, "sm_80"; NULL if they do not */
 } DeviceFacts;
 
 /* The weights of a rank after loading, per buffer. */

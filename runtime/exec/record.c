@@ -3,6 +3,7 @@
  * Work is computed after the call, outside of its time.  Tensors count once with all their bytes, tables as below;
  * repeated reads of a kernel are unknown here.
  */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,6 +18,8 @@ RtStatus exec_record(Executor *e, uint64_t capacity, RtError *error) {
   if (!e->record) return rt_error(error, RT_FAILED, "out of memory: %zu bytes for the profile", bytes);
   e->record->capacity = capacity;
   e->record->load_ns = e->load_ns;
+  const char *arch = e->ops->facts(e->device).arch;
+  snprintf(e->record->arch, sizeof e->record->arch, "%s", arch ? arch : "");
   return RT_OK;
 }
 

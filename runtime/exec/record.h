@@ -20,6 +20,7 @@ typedef struct RecordHead {
   double peak_bytes; /* read from memory, likewise */
   uint32_t threads;
   uint32_t zero;
+  char arch[16]; /* of its device (DeviceFacts.arch); "" if it has none */
 } RecordHead;
 
 /* The sizes of a product or convolution, in its last call.

@@ -57,6 +57,7 @@ static RtStatus check(ApcModel *m) {
   const Program *p = &m->artifact.program;
   for (uint32_t r = 0; r < p->ranks; r++) {
     RecordHead *h = host_record_of(m, r);
+    h->arch[sizeof h->arch - 1] = 0;
     bool ok = h->capacity == m->profile.capacity && h->events <= h->capacity;
     for (uint64_t i = 0; ok && i < h->events; i++) {
       uint32_t instr = record_events(p, h)[i].instr;

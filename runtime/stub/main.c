@@ -385,7 +385,7 @@ static int measure(ApcModel *m, FILE *out, long runs, long warmup, long events) 
   return status ? stub_fail_model(m, status) : 0;
 }
 
-static bool in_json(const Given *profile) { return profile && profile->value; }
+static bool in_json(const Given *profile) { return profile && profile->value && strcmp(profile->value, "json") == 0; }
 
 /* Writes the recording. */
 static int report(ApcModel *m, const Line *line) {
@@ -396,7 +396,7 @@ static int report(ApcModel *m, const Line *line) {
   if (dropped)
     fprintf(stderr, "warning: %" PRIu64 " calls are not in the trace, which holds at most %d\n", dropped, TRACE_EVENTS);
   if (!profile) return 0;
-  const char *text = apc_profile(m, in_json(profile));
+  const char *text = apc_profile(m, in_json(profile) ? 1 : profile->value ? 2 : 0);
   if (!*text) return stub_fail_model(m, APC_FAILED);
   standard_json(in_json(profile));
   fputs(text, stdout);
@@ -409,8 +409,8 @@ static int report(ApcModel *m, const Line *line) {
 static int recording(const Line *line, long *events) {
   const Given *profile = last(line, OPT_profile);
   *events = last(line, OPT_trace) ? TRACE_EVENTS : profile ? 0 : -1;
-  if (in_json(profile) && strcmp(profile->value, "json") != 0)
-    return stub_fail(APC_USAGE, "--profile=%s: expected json", profile->value);
+  if (profile && profile->value && !in_json(profile) && strcmp(profile->value, "worst") != 0)
+    return stub_fail(APC_USAGE, "--profile=%s: expected json or worst", profile->value);
   return 0;
 }
 

@@ -24,13 +24,47 @@ for r in p["ranks"]:
         assert (o["flops"] is not None) == work and (not work or o["flops"] > 0), o
         assert (o["kernel"] is not None) == (o["kind"] in ("launch", "conv")), o
         assert o["of_peak"] is None or 0 <= o["of_peak"] <= 1, o
+        assert o["predicted_us"] is None or o["predicted_us"] > 0, o
+        if o["kind"] in ("gemm", "conv"): assert o["predicted_us"], f"no prediction for {o}"
         if o["bytes"] and o["time_us"]: assert abs(o["gb_per_s"] / (o["bytes"] / o["time_us"] / 1e3) - 1) < 1e-6, o
     found |= {o["kind"] for o in rows}
+    # the predicted times of its operations are those of the plan, up to waiting for other stages
+    whole, parts = 4 * p["predicted_us"], sum(o["predicted_us"] or 0 for o in rows)
+    kinds = sum(v or 0 for v in r["predicted_sums_us"].values())
+    assert abs(kinds / whole - 1) < 2e-3 and abs(r["predicted_us"] / whole - 1) < 1e-9, (kinds, whole)
+    assert parts < whole * 1.001 and (micro_batches > 1 or parts > whole * 0.999), f"{parts} of {whole} us"
+moving = [o for r in p["ranks"] for o in r["operations"] if o["kind"] in ("send", "recv", "wait", "all_gather", "all_reduce", "reduce_scatter", "all_to_all", "exchange")]
+assert not moving or any(o["predicted_us"] for o in moving), "communication"
+plan = json.load(open("plan.json"))
+assert abs(p["predicted_us"] / plan["time_us"] - 1) < 1e-6, f"predicted {p['predicted_us']} us, by the plan {plan['time_us']}"
+assert "fixed speeds" in p["prediction_note"] and p["target"] == plan["target"]["name"], p["prediction_note"]
 assert found == wanted, f"kinds {found ^ wanted}"
+# arrows join the calls of a transfer or of a collective, in the order of time, on different ranks
+arrows = {}
+for e in t["traceEvents"]:
+    if e["ph"] in ("s", "t", "f"): arrows.setdefault(e["id"], []).append(e)
+for points in arrows.values():
+    assert [e["ph"] for e in points] == ["s"] + ["t"] * (len(points) - 2) + ["f"] and len({e["pid"] for e in points}) == len(points), points
+    assert all(a["ts"] <= b["ts"] for a, b in zip(points, points[1:])), points
+    for e in points:
+        at = [x for x in t["traceEvents"] if x["ph"] == "X" and x["cat"] != "run" and x["pid"] == e["pid"] and x["ts"] <= e["ts"] <= x["ts"] + x["dur"]]
+        assert any(x["name"] == e["name"] and x["cat"] in (e["cat"], "recv", "wait") for x in at), (e, at)
+met = [o["calls"] for o in p["ranks"][0]["operations"] if o["kind"] in ("send", "all_gather", "all_reduce", "reduce_scatter", "all_to_all", "exchange")]
+assert len(arrows) == sum(met), f"{len(arrows)} arrows, {sum(met)} calls"
+# the predicted run: all calls that have a prediction, one after another, as long as the plan says
+replayed = [e for e in t["traceEvents"] if e.get("cat") == "predicted"]
+for rank in range(ranks):
+    mine = [e for e in replayed if e["pid"] == ranks + rank]
+    for a, b in zip(mine, mine[1:]): assert a["ts"] + a["dur"] <= b["ts"] + 2e-3, (a, b)
+    assert len(mine) >= sum(o["calls"] // 4 for o in p["ranks"][rank]["operations"] if (o["predicted_us"] or 0) > 0.02 * o["calls"]), "calls"
+end = max(e["ts"] + e["dur"] for e in replayed)
+assert 0.9 < end / p["predicted_us"] < 1.02, f"the predicted run takes {end} us, the plan {p['predicted_us']}"
+named = [(e["name"], e["args"]["predicted_us"]) for e in t["traceEvents"] if e["ph"] == "X" and "predicted_us" in e["args"]]
+assert abs(sum(us for _, us in named) / sum(o["predicted_us"] or 0 for r in p["ranks"] for o in r["operations"]) - 1) < 1e-2, "predictions of the trace"
 calls = max(o["calls"] for r in p["ranks"] for o in r["operations"]) // 4
 assert calls >= micro_batches * max(rounds, 1), f"{calls} calls a run"
-assert t["otherData"]["dropped"] == 0 and {e["pid"] for e in t["traceEvents"]} == set(range(ranks)), "the ranks of the trace"
-assert [e["args"]["sort_index"] for e in t["traceEvents"] if e["name"] == "process_sort_index"] == list(range(ranks)), "their order"
+assert t["otherData"]["dropped"] == 0 and {e["pid"] for e in t["traceEvents"]} == set(range(2 * ranks)), "the ranks of the trace"
+assert [e["args"]["sort_index"] for e in t["traceEvents"] if e["name"] == "process_sort_index"] == list(range(2 * ranks)), "their order"
 for r in p["ranks"]:
     events = [e for e in t["traceEvents"] if e["pid"] == r["rank"] and e["ph"] == "X"]
     runs = [e for e in events if e["cat"] == "run"]
@@ -46,7 +80,7 @@ for r in p["ranks"]:
     assert {e["args"]["micro_batch"] for e in inner} == set(range(micro_batches)), "micro-batches"
     assert max(e["args"].get("round", 0) for e in inner) == rounds, "rounds"
 EOP
-both() { # both WHAT RANKS MICRO_BATCHES ROUNDS: program `model`, its schedule in `schedule`
+both() { # both WHAT RANKS MICRO_BATCHES ROUNDS: program `model`, its schedule in `schedule`, its plan in `plan.json`
   expect 0 "" ./model --bench=4 --warmup 1 --profile=json --trace trace.json
   expect_err "4 runs: median"
   cp out profile.json
@@ -56,18 +90,34 @@ both() { # both WHAT RANKS MICRO_BATCHES ROUNDS: program `model`, its schedule i
   expect_out "in all"
   expect_out "everything else"
 }
-gpt="$source_dir/examples/gpt-tiny.onnx --dim-hint batch=4 --dim-hint seq=32 --emit=exe=model,schedule=schedule"
-expect 0 "" "$apc" -q $gpt --target cpu; both "one rank" 1 1 0
-expect 0 "" "$apc" -q $gpt --target cpux2 --tp 2; both "two ranks" 2 1 0
+compile() { expect 0 "" "$apc" -q "$@" --json --emit=exe=model,schedule=schedule; cp out plan.json; } # compile MODEL OPTIONS...
+gpt="$source_dir/examples/gpt-tiny.onnx --dim-hint batch=4 --dim-hint seq=32"
+compile $gpt --target cpu; both "one rank" 1 1 0
+compile $gpt --target cpux2 --tp 2; both "two ranks" 2 1 0
 expect_out "rank 1 "
 expect_out "waiting"
-expect 0 "" "$apc" -q $gpt --target cpux3; both "three ranks" 3 1 0
-expect 0 "" "$apc" -q "$source_dir/examples/mlp.apc" -D d=16 -D hidden=32 -D layers=4 --dim batch=8 --target cpux2 --pp 2 --micro-batches 4 \
-  --emit=exe=model,schedule=schedule
+expect_out "predicted for target cpux2: "
+expect_out "note: that target has fixed speeds"
+expect 0 "planned for batch=4, which is 2 here" ./model --bench=1 --dim batch=2 --profile=worst
+expect 0 "of work: " "$apc" inspect trace.json; expect_out "mispredicted"; expect_out "communication: "
+expect 0 "" "$apc" inspect trace.json --json
+check "kinds of a trace" /usr/bin/python3 -c 'import json
+t, p = json.load(open("out")), json.load(open("profile.json"))
+kinds = {k["name"]: k["predicted_us"] for k in t["kinds"] if "predicted_us" in k}
+for kind, key in ("products", "products"), ("kernels", "kernels"), ("communication", "moving"):
+    us = sum(r["predicted_sums_us"][key] or 0 for r in p["ranks"])
+    assert abs(kinds[kind] / us - 1) < 1e-2, (kind, kinds, us)'
+compile $gpt --target cpux3; both "three ranks" 3 1 0
+compile "$source_dir/examples/mlp.apc" -D d=16 -D hidden=32 -D layers=4 --dim batch=8 --target cpux2 --pp 2 --micro-batches 4
 both "micro-batches" 2 4 0
 expect_out "rank 0 of stage 0"
 expect_out "rank 1 of stage 1"
-expect 0 "" "$apc" -q "$source_dir/examples/lstm.apc" -D d=8 -D vocab=20 --dim batch=2 --dim seq=5 --emit=exe=model,schedule=schedule
+compile "$source_dir/examples/lstm.apc" -D d=8 -D vocab=20 --dim batch=2 --dim seq=5
+expect 0 "" ./model --bench=5 --profile=worst
+check "the worst predictions come first" /usr/bin/python3 -c 'import re
+rows = re.findall(r"^ +([\d.]+) +([\d.]+|-) +[\d.>-]+!? +[\d.]+ % +[\d.]+ +[\d.]+ ", open("out").read().split("  in all")[0], re.M)
+faults = [abs(float(a) - float(b.replace("-", "0"))) for a, b in rows]
+assert len(faults) > 5 and all(x >= y - 0.002 for x, y in zip(faults, faults[1:])), faults'
 both "loops" 1 1 5
 
 # Sizes distinguish products of equal work and bytes; windows count where they overlap the image.
@@ -103,7 +153,7 @@ check "the bytes of a table" /usr/bin/python3 table.py
 expect 0 "profile of 1 run on 1 rank" ./model --profile
 expect 0 "apc.profile/1" ./model --profile=json
 expect_json "d['runs'] == 1"
-expect 2 "expected json" ./model --profile=xml
+expect 2 "expected json or worst" ./model --profile=xml
 cp model before
 expect 2 "is the program or holds its weights" ./model --trace model
 same() { cmp -s "$1" "$2"; }

@@ -33,6 +33,20 @@ asked = {x["what"]: x["time_us"] for x in json.loads(plan)["what_if"] if "," not
 assert len(set(asked.values())) == 5 and page.keys() == asked.keys(), (page, asked)
 assert all(abs(page[k] / us - 1) < 1e-4 for k, us in asked.items()), (page, asked)' hardware.html out
 
+# The price for twice the batch is that of a plan for it with the same choices.
+batch_of() { /usr/bin/python3 -c '
+import json, re, sys
+x = json.loads(re.search(r"id=.data.>(.*?)</script>", open("hardware.html").read(), re.S)[1])["batch"]
+p = json.load(open("out")) if sys.argv[1] == "fits" else None
+assert (x["batch"], x["larger"], x["fits"]) == (16, 32, sys.argv[1] == "fits"), x
+assert not p or abs(x["seconds"] * 1e6 / p["time_us"] - 1) < 1e-4 and abs(x["bytes"] / p["bytes_per_device"] - 1) < 1e-4, (x, p["time_us"], p["bytes_per_device"])
+assert p or "does not fit" in x["memory"] and x["seconds"] > 0, x' "$1"; }
+expect 0 "" "$apc" "${hardware[@]/batch=16/batch=32}" --json
+check "twice the batch" batch_of fits
+limit=$(/usr/bin/python3 -c 'import json; print(int(json.load(open("out"))["bytes_per_device"] * 0.999))')
+expect 0 "" "$apc" "${hardware[@]}" --json --memory "$limit" --emit=html=hardware.html
+check "twice the batch in too little memory" batch_of less
+
 # The text ends with what comes next: a command that makes the page, and one that opens it.
 mlp=(plan "$source_dir/examples/mlp.apc" --dim batch=8 -D d=16 -D hidden=16 --target cpux2)
 expect 0 "" "$apc" "${mlp[@]}" --save-plan a.plan

@@ -333,7 +333,7 @@ static void images_of_two_architectures(void) {
   KernelSet set = {.arena = arena};
   KernelImages images[2];
   ProgramBuilder *b = program_builder_new();
-  ProgramFacts facts = {"two", "gpus", "test", 1, 0, NULL, 0, NULL};
+  ProgramFacts facts = {"two", "gpus", "test", 1, 0, NULL, NULL, 0, NULL};
   const Case *c = cases;
   add_kernels(b, c, &set, cuda_kernels(c->p.m, c->f, c->units, &set));
   CHECK(set.kernels.n > 0 && program_count_kernels(b) == set.kernels.n);

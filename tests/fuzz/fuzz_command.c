@@ -27,7 +27,7 @@ static const Artifact *artifact(void) {
   make_io(&m, PI_feed, 0, x, 0, MAKE_LIST(&m, zero));
   make_call(&m, 0, make_end(&m, "body"), 0);
   make_schedules(&m);
-  ProgramFacts facts = {"fuzz", "test", "test", 1, 0, NULL, 0, NULL};
+  ProgramFacts facts = {"fuzz", "test", "test", 1, 0, NULL, NULL, 0, NULL};
   void *tables = NULL;
   size_t size = 0;
   RtError error = {0};

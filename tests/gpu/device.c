@@ -56,7 +56,7 @@ static void open_device(void) {
   program_add_bodies(b, &(ProgramBody){.name = program_string(b, "main"), .phase = PHASE_fwd, .n = 1});
   program_add_calls(b, &(ProgramCall){0});
   program_add_schedules(b, &(ProgramSchedule){.n = 1});
-  ProgramFacts facts = {"device", "test", "test", 1, 0, "gpu", 0, NULL};
+  ProgramFacts facts = {"device", "test", "test", 1, 0, "gpu", NULL, 0, NULL};
   size_t size;
   FINE(program_builder_finish(b, &facts, &tables, &size, &error));
   program_builder_free(b);

@@ -111,6 +111,7 @@ static void check_plan(Module *m, const Func *f, const LowerPlan *drawn_plan, bo
   LowerPlan p = *drawn_plan;
   p.cost = cost_move;
   p.cost_context = cost;
+  p.steps = &(LowerSteps){0};
   const Func *l2 = lower_spmd(m, f, &p, "rank", diags);
   const char *why = NULL;
   if (l2) {

@@ -39,7 +39,7 @@ static Opened one_launch(ProgramKernel kernel, By by, ProgramPhase phase, const 
   make_schedules(&m);
   for (; cubins && *cubins; cubins++)
     program_embed_image(m.b, **cubins == 's' ? PIMAGE_cubin : PIMAGE_object, *cubins, 10, 0);
-  ProgramFacts facts = {"grid", "test", "test", 1, 0, NULL, 0, NULL};
+  ProgramFacts facts = {"grid", "test", "test", 1, 0, NULL, NULL, 0, NULL};
   size_t bytes;
   o.ok = program_builder_finish(m.b, &facts, &o.tables, &bytes, &o.error) == RT_OK &&
          program_open(o.tables, bytes, &o.p, &o.error) == RT_OK;

@@ -138,7 +138,7 @@ static Image finish(ProgramBuilder *b) {
   program_embed_image(b, PIMAGE_cubin, "sm_80", 100, 0);
   program_embed_image(b, PIMAGE_cubin, "sm_90", 5000, 0);
   RtError error = {0};
-  ProgramFacts facts = {"example", "cpux4", "test", 2, 1, NULL, 2e12, "bf16"};
+  ProgramFacts facts = {"example", "cpux4", "test", 2, 1, NULL, NULL, 2e12, "bf16"};
   CHECKF(program_builder_finish(b, &facts, &image.bytes, &image.n, &error) == RT_OK, "%s", error.text);
   program_builder_free(b);
   return image;
@@ -188,6 +188,38 @@ static void prints(void) {
   arena_free(a);
   program_close(&p);
   free(image.bytes);
+}
+
+/* Predicted times are for all instructions or for none, and are numbers. */
+static void predicted_times(void) {
+  static const struct {
+    uint32_t missing;
+    float first;
+    double request;
+    const char *fault;
+  } cases[] = {{0, 1e-6f, 2e-6, NULL},
+               {1, 1e-6f, 2e-6, "the number of predicted times is wrong"},
+               {0, -1e-6f, 2e-6, "the time of predicted[0]"},
+               {0, INFINITY, 2e-6, "the time of predicted[0]"},
+               {0, 1e-6f, (double)NAN, "the predicted time of entries[0]"}};
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    ProgramBuilder *b = example();
+    ProgramFacts facts = {"example", "cpux4", "test", 2, 1, NULL, "gpu sm_80", 0, NULL};
+    RtError error = {0};
+    Image image = {0};
+    Program p;
+    program_at_entries(b, 0)->seconds = cases[i].request;
+    for (uint32_t k = cases[i].missing; k < program_count_instrs(b); k++) program_add_predicted(b, &cases[i].first);
+    bool ok = program_builder_finish(b, &facts, &image.bytes, &image.n, &error) == RT_OK;
+    CHECKF(ok == !cases[i].fault && (ok || strstr(error.text, cases[i].fault)), "case %zu: %s", i, error.text);
+    program_builder_free(b);
+    if (ok && program_open(image.bytes, image.n, &p, &error) == RT_OK) {
+      CHECK(p.n_predicted == p.n_instrs && p.predicted[1] == 1e-6f);
+      CHECK_STR(program_text(&p, p.header->planned), "gpu sm_80");
+      program_close(&p);
+    }
+    free(image.bytes);
+  }
 }
 
 static void ranks_and_groups(void) {
@@ -396,7 +428,7 @@ enum { ALL_SPECS = sizeof all_specs / sizeof *all_specs };
 /* With the images of a mask over `specs`; false after the reason. */
 static bool open_with(const ImageSpec *specs, uint32_t mask, Program *p, void **bytes, RtError *error) {
   ProgramBuilder *b = example();
-  ProgramFacts facts = {"example", "cpux4", "test", 2, 1, NULL, 2e12, "bf16"};
+  ProgramFacts facts = {"example", "cpux4", "test", 2, 1, NULL, NULL, 2e12, "bf16"};
   size_t n;
   for (uint32_t i = 0; i < 32; i++)
     if (mask >> i & 1) program_embed_image(b, specs[i].kind, specs[i].arch, 100 + i, 0);
@@ -474,6 +506,7 @@ static void images_that_are_none(void) {
 int main(void) {
   RUN(expressions_are_stored_once_and_folded);
   RUN(prints);
+  RUN(predicted_times);
   RUN(ranks_and_groups);
   RUN(damage_is_noticed);
   RUN(damage_with_a_right_checksum_is_harmless);

@@ -240,7 +240,7 @@ typedef struct Built {
 } Built;
 
 static RtStatus finish(Make *m, Built *out, RtError *error) {
-  ProgramFacts facts = {"m", "cpu", "test", m->stages, m->events, NULL, 0, NULL};
+  ProgramFacts facts = {"m", "cpu", "test", m->stages, m->events, NULL, NULL, 0, NULL};
   RtStatus status = program_builder_finish(m->b, &facts, &out->image, &out->bytes, error);
   if (!status) status = program_open(out->image, out->bytes, &out->p, error);
   program_builder_free(m->b);

@@ -72,7 +72,7 @@ static void *random_program(size_t *n) {
   add_bodies(b);
   void *image = NULL;
   RtError error = {0};
-  ProgramFacts facts = {"random", "cpu", "test", 1, 0, NULL, 0, NULL};
+  ProgramFacts facts = {"random", "cpu", "test", 1, 0, NULL, NULL, 0, NULL};
   CHECKF(program_builder_finish(b, &facts, &image, n, &error) == RT_OK, "%s", error.text);
   program_builder_free(b);
   return image;

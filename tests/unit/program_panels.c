@@ -119,7 +119,7 @@ static void runs(void) {
 static const char *fault_of(const Slip *s) {
   static RtError error;
   Make m = make_program(s);
-  ProgramFacts facts = {"panels", "test", "test", 1, 0, NULL, 0, NULL};
+  ProgramFacts facts = {"panels", "test", "test", 1, 0, NULL, NULL, 0, NULL};
   void *tables = NULL;
   size_t bytes = 0;
   error = (RtError){0};

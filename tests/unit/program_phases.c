@@ -534,7 +534,7 @@ static bool simulate(const Program *p, const float *x, uint32_t n, float *out) {
 
 /* Checks an image like a loader and the compiler; `error` has the text of the first error. */
 static RtStatus check_then(Step *s, void (*then)(const Program *, RtStatus), RtError *error) {
-  ProgramFacts facts = {"training", "test", "test", 2, EVENTS, NULL, 0, NULL};
+  ProgramFacts facts = {"training", "test", "test", 2, EVENTS, NULL, NULL, 0, NULL};
   void *tables = NULL;
   size_t bytes;
   Program p;

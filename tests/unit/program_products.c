@@ -198,7 +198,7 @@ typedef void Printer(const Program *p, Text *t);
 static const char *opened(const One *o, Text *text, Printer *print) {
   static RtError error;
   Make m = make_one(o);
-  ProgramFacts facts = {"one", "test", "test", 1, 0, NULL, 0, NULL};
+  ProgramFacts facts = {"one", "test", "test", 1, 0, NULL, NULL, 0, NULL};
   void *tables = NULL;
   size_t bytes = 0;
   Program p;

@@ -125,7 +125,7 @@ typedef struct Opened {
 static Opened open_made(Make *m) {
   Opened o;
   RtError error = {0};
-  ProgramFacts facts = {"m", "t", "t", m->stages, 0, NULL, 0, NULL};
+  ProgramFacts facts = {"m", "t", "t", m->stages, 0, NULL, NULL, 0, NULL};
   CHECKF(program_builder_finish(m->b, &facts, &o.image, &o.bytes, &error) == RT_OK &&
              program_open(o.image, o.bytes, &o.p, &error) == RT_OK,
          "%s", error.text);
@@ -244,7 +244,7 @@ static void too_many_ranks(void) {
   void *image;
   size_t bytes;
   RtError error = {0};
-  ProgramFacts facts = {"m", "t", "t", 1, 0, NULL, 0, NULL};
+  ProgramFacts facts = {"m", "t", "t", 1, 0, NULL, NULL, 0, NULL};
   CHECK(program_builder_finish(m.b, &facts, &image, &bytes, &error) == RT_INTERNAL); /* it opens its own result */
   CHECKF(strstr(error.text, "the size of axes[0]"), "%s", error.text);
   program_builder_free(m.b);

@@ -60,7 +60,7 @@ static Artifact artifact_with(void **image, int64_t n_rows) {
   }
   size_t bytes;
   RtError error = {0};
-  ProgramFacts facts = {"weights", "test", "test", 1, 0, NULL, 0, NULL};
+  ProgramFacts facts = {"weights", "test", "test", 1, 0, NULL, NULL, 0, NULL};
   CHECKF(program_builder_finish(m.b, &facts, image, &bytes, &error) == RT_OK, "%s", error.text);
   program_builder_free(m.b);
   Artifact a = {.image = *image, .bytes = bytes};

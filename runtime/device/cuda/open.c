@@ -267,8 +267,8 @@ static RtStatus cuda_open(const DeviceOptions *options, Device **out, RtError *e
 }
 
 static DeviceFacts cuda_facts(const Device *d) {
-  (void)d;
-  return (DeviceFacts){.host_memory = false, .most_ports = GPU_MOST_PORTS};
+  const CudaDevice *gpu = (const CudaDevice *)d;
+  return (DeviceFacts){.host_memory = false, .most_ports = GPU_MOST_PORTS, .arch = gpu->arch};
 }
 
 RtStatus gpu_finish(Device *device, RtError *error) {
