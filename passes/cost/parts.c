@@ -149,6 +149,16 @@ static void find_ends(Parts *p) {
     if (p->out[i].kernel >= 0) p->out[i].first = first[p->out[i].kernel], p->out[i].last = last[p->out[i].kernel];
 }
 
+/* Of several products, or of rotations and updates, that one kernel computes, one pays for the launch. */
+static void find_followers(Parts *p) {
+  for (size_t i = 0; i < p->w->ops.n; i++) {
+    const FewUnit *few = p->w->ops.items[i].few;
+    const CacheUnit *cache = p->w->ops.items[i].cache;
+    for (int k = 1; few && k < few->n; k++) p->out[few->product[k]->origin].follows = true;
+    for (int k = 0; cache && k < cache->nfollow; k++) p->out[cache->follow[k]].follows = true;
+  }
+}
+
 /* A bundle counts at its first group. */
 static void find_launches(Parts *p) {
   size_t n = 0;
@@ -174,6 +184,7 @@ KernelPart *cost_parts_of(Arena *a, Module *m, const DeviceTraits *device, const
   find_made(&p);
   for (size_t i = 0; i < f->ops.n; i++) find_part(&p, i);
   find_ends(&p);
+  find_followers(&p);
   arena_free(p.scratch);
   return p.out;
 }
