@@ -162,6 +162,21 @@ static void print_conv(const Work *w, Text *t, const WorkOp *o) {
   print_epilogue(t, o->conv->epilogue);
 }
 
+static void print_few(const Module *m, Text *t, const WorkOp *o, DType type) {
+  const FewUnit *f = o->few;
+  text_printf(t, "# %s is a kernel of %d product%s of few rows: %s,", o->op->name, f->n, f->n > 1 ? "s" : "",
+              dtype_name(type));
+  print_number(m, t, "m", f->product[0]->m), print_number(m, t, "k", f->product[0]->k);
+  for (int i = 0; i < f->n; i++) print_number(m, t, "n", f->product[i]->n);
+  text_add(t, f->norm ? ", of a norm" : "");
+  text_add(t, f->gated ? ", gated" : f->function || f->silu ? ", with a function" : "");
+  print_epilogue(t, f->product[0]->epilogue);
+}
+
+static void print_cache(Text *t, const WorkOp *o) {
+  text_printf(t, "# %s is a kernel of %d rotations and updates of caches\n", o->op->name, o->cache->nfollow + 1);
+}
+
 static void print_grow(const Work *w, Text *t, const WorkOp *o) {
   const GrowUnit *g = o->grow;
   text_printf(t, "# %s joins", g->op->name);
@@ -174,6 +189,8 @@ static void print_remarks(const Module *m, Text *t, const LegalBody *b) {
     const WorkOp *o = &b->work->ops.items[i];
     if (o->gemm) print_gemm(m, t, o, work_type(b->work, o->op->out)->dtype);
     if (o->conv) print_conv(b->work, t, o);
+    if (o->few) print_few(m, t, o, work_type(b->work, o->op->out)->dtype);
+    if (o->cache) print_cache(t, o);
     if (o->grow) print_grow(b->work, t, o);
   }
 }

@@ -69,11 +69,13 @@ static Val unconverted(const Joining *j, Val v) {
 
 /* ---- start of a chain */
 
-/* Starts at a convolution that uses the library for all sizes. */
+/* Starts at a convolution that the device computes for all sizes.  Libraries that pack weights into blocks have
+ * epilogues in f32 only. */
 static bool start_conv(const Joining *j, const Op *op, Chain *c) {
   ConvLetter list[CONV_LETTERS];
   bool one[128] = {false};
-  if (op->kind != OP_conv || !j->device->after_convolutions || type_of(j->f, op->out)->dtype != DT_f32) return false;
+  if (op->kind != OP_conv || !j->device->after_convolutions) return false;
+  if (type_of(j->f, op->out)->dtype != DT_f32 && j->device->blocks) return false;
   Window win = window_of(j->f, op);
   Val weights = unconverted(j, operand(j, op, 1));
   const Type *types[3];

@@ -125,14 +125,14 @@ static bool pack_ok(const Program *p, const ProgramInstr *x, const ProgramEntry 
          is_number(p, program_list(p, to->extents)[2], PROGRAM_PANEL) && p->buffers[to->buffer].class_ == PC_param;
 }
 
-/* Checks a convolution.  Bias and residual are f32 and only allowed if the result is an output; all tensors have one
- * type, a float that libraries may support. */
+/* Checks a convolution.  Only an output has an epilogue; all tensors have one type, a float that libraries may
+ * support.  tf32 is for f32. */
 static bool conv_ok(const Program *p, const ProgramInstr *x) {
   uint32_t dtype = operand(p, x, 0)->dtype;
   if (x->dim2 >= CONV_RESULTS || (x->dim2 && (x->mask & 3u || x->dim || x->tensors.n != 3))) return false;
   if (!epilogue_ok(x)) return false;
   if (dtype != DT_f32 && dtype != DT_f16 && dtype != DT_bf16) return false;
-  if (dtype != DT_f32 && (x->mask || x->dim)) return false;
+  if (dtype != DT_f32 && x->mask & PROGRAM_TF32) return false;
   for (uint32_t i = 1; i < x->tensors.n; i++)
     if (operand(p, x, i)->dtype != dtype) return false;
   return true;

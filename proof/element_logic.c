@@ -6,14 +6,14 @@
  * c) y.
  *
  * exp(x + y) is exp(x) exp(y), so the largest score, which a softmax subtracts, cancels.  Where a condition adds -inf,
- * or a number of at most -1e37, the exponential is split by that condition, and is 0 where it holds, as a mask intends.
+ * or a number of at most -3e4, the exponential is split by that condition, and is 0 where it holds, as a mask intends.
  */
 #include <math.h>
 #include <string.h>
 
 #include "proof/element_poly.h"
 
-#define HIDDEN (-1e37) /* numbers up to this one count as -inf in an exponential */
+#define HIDDEN (-3e4) /* numbers up to this one count as -inf in an exponential */
 enum { MAX_TRUTHS = 6 };
 
 static const Poly *negated(Algebra *a, const Poly *p) { return poly_mul(a, poly_number(a, -1), p); }

@@ -146,8 +146,10 @@ static void run_unit(Memory *m, const Unit *u, const Runner *runner, bool share)
   switch (u->kind) {
     case UNIT_SOURCE: {
       const InterpOptions *o = &m->c->p.options;
-      const InterpTensor *t = op->kind == OP_param ? interp_find(o->params, o->nparams, op_str(op, AT_name))
-                                                   : interp_find(m->c->p.inputs, m->c->p.ninputs, op_str(op, AT_name));
+      const char *name = op_str(op, AT_name);
+      const InterpTensor *t = op->kind == OP_param  ? interp_find(o->params, o->nparams, name)
+                              : op->kind == OP_read ? interp_find(o->states, o->nstates, name)
+                                                    : interp_find(m->c->p.inputs, m->c->p.ninputs, name);
       CHECKF(t != NULL, "%s: %s", m->c->name, op->name);
       if (t) store_cells(m, u->out[0], t);
       break;
@@ -164,10 +166,10 @@ static void run_unit(Memory *m, const Unit *u, const Runner *runner, bool share)
              "%s: view outside", m->c->name);
       memcpy(m->data[u->out[0]], m->data[u->in[0]] + value_of(m->c, u->view_offset), m->bytes[u->out[0]]);
       break;
+    case UNIT_WRITE: break; /* outputs show new states */
     case UNIT_COMM:
     case UNIT_LOOP:
-    case UNIT_REPEAT:
-    case UNIT_WRITE: CHECKF(false, "%s: unexpected unit", m->c->name);
+    case UNIT_REPEAT: CHECKF(false, "%s: unexpected unit", m->c->name);
   }
   for (int i = 0; i < u->nout; i++)
     for (int k = 0; k < GUARD; k++)
@@ -234,21 +236,23 @@ static __attribute__((unused)) void run_case(const Case *c, const Runner *runner
 
 /* ---- cases */
 
-/* Floats in [-1, 1), integers in [0, 4); inputs and weights. */
+/* Floats in [-1, 1), integers in [0, 4); inputs, weights and states. */
 static void fill_inputs(Case *c, uint64_t seed) {
-  InterpNamed *params = ARENA_ARRAY(c->p.arena, InterpNamed, c->f->ops.n);
+  InterpNamed *params = ARENA_ARRAY(c->p.arena, InterpNamed, c->f->ops.n),
+              *states = ARENA_ARRAY(c->p.arena, InterpNamed, c->f->ops.n);
   c->p.options.params = params, c->p.options.nparams = 0;
+  c->p.options.states = states, c->p.options.nstates = 0;
   for (size_t i = 0; i < c->f->ops.n; i++) {
     const Op *op = &c->f->ops.items[i];
     int64_t dims[MAX_RANK];
-    if (op->kind != OP_input && op->kind != OP_param) continue;
+    if (op->kind != OP_input && op->kind != OP_param && op->kind != OP_read) continue;
     const Type *t = type_of(c->f, op->out);
     interp_dims(t, c->symbols, dims);
-    InterpNamed *weight = &params[c->p.options.nparams];
-    if (op->kind == OP_param)
-      *weight = (InterpNamed){op_str(op, AT_name), interp_tensor(c->p.arena, t->dtype, t->rank, dims)};
-    c->p.options.nparams += op->kind == OP_param;
-    InterpTensor *x = op->kind == OP_param ? &weight->tensor : program_input(&c->p, op->name, t->dtype, t->rank, dims);
+    InterpNamed *kept = op->kind == OP_param  ? &params[c->p.options.nparams++]
+                        : op->kind == OP_read ? &states[c->p.options.nstates++]
+                                              : NULL;
+    if (kept) *kept = (InterpNamed){op_str(op, AT_name), interp_tensor(c->p.arena, t->dtype, t->rank, dims)};
+    InterpTensor *x = kept ? &kept->tensor : program_input(&c->p, op->name, t->dtype, t->rank, dims);
     bool is_float = dtype_is_float(t->dtype);
     interp_fill(x, DOMAIN_FLOAT, seed * 100 + i, is_float ? -1 : 0, is_float ? 1 : 4);
   }

@@ -32,7 +32,7 @@ static void print_lines(CudaTemplate *k, const char *name, const TensorPlace *p)
               name, even ? "0" : ct_scalar(k, repeat), name, ct_scalar(k, step));
 }
 
-static bool has_sums(const CudaTemplate *k) { return k->u->nout > 1; }
+static bool has_sums(const CudaTemplate *k) { return k->op->nout > 1; }
 
 /* True if it is a constant from 1 to `most`. */
 static bool is_small(const Expr *e, int most, int *value) {
@@ -91,41 +91,20 @@ static int constant(const Expr *e) {
   return ex_get_const(e, &v) ? (int)v : 1;
 }
 
-/* True if it stores partial results for pieces of the keys in a temporary. */
-static bool in_pieces(const CudaTemplate *k) {
-  return !(k->u->place && k->u->place->result) && k->u->out[0] >= k->f->values.n;
-}
-
-/* Launches a block per 1, 2 or 4 query rows and piece of their shared keys. */
+/* Launches a block per 1, 2, 4 or 8 query rows and piece of their shared keys. */
 static Way by_few(CudaTemplate *k, const Type *q, const Type *v) {
   Module *m = k->m;
-  int64_t expected = work_expected(m, type_product(m, q, 2, 4));
-  int rows = expected > 2   ? 4
-             : expected > 1 ? 2
-                            : 1,
-      kl = lanes_for(constant(q->dims[4])), el = lanes_for(constant(v->dims[3])), parts = 8 * rows * (8 * el + 2),
-      pieces = in_pieces(k) ? constant(ct_out(k)->dims[0]) : 1;
+  int rows = work_few_rows(k->units->work, k->op), kl = lanes_for(constant(q->dims[4])),
+      el = lanes_for(constant(v->dims[3])), parts = 8 * rows * (8 * el + 2),
+      pieces = k->u->split ? k->u->split->pieces : 1;
   const Expr *panels = ex_ceil_div(m, type_product(m, q, 2, 4), ex_const(m, rows)),
              *blocks = ex_mul(m, ex_const(m, pieces), ex_mul(m, type_product(m, q, 0, 2), panels));
   ct_launch(k, blocks, 1, 256,
             pieces > 1 ? "few query rows and a piece of the keys per block" : "few query rows per block");
   k->k->launch.shared = 4 * parts;
   text_printf(&k->body, "  SHARED(float, parts, %d);\n", parts);
-  const char *found = pieces > 1 ? arena_printf(m->arena, "a.p%d", k->op->nin) : "0";
+  const char *found = pieces > 1 ? arena_printf(m->arena, "a.p%d", k->u->nin + k->u->nout - 1) : "0";
   return (Way){"few", arena_printf(m->arena, ", %d, %d, %d, parts, %d, %s", rows, kl, el, pieces, found)};
-}
-
-/* Launches a thread per element of the result, from the partial results of the pieces. */
-static void join_pieces(CudaTemplate *k) {
-  const TensorPlace place = ct_out_place(k);
-  const Type *found = ct_in(k, 0), *out = place.type;
-  ct_launch(k, type_product(k->m, out, 0, out->rank), 256, 256, "pieces joined per element");
-  text_add(&k->body, "  Lines of_result;\n");
-  print_lines(k, "of_result", &place);
-  text_printf(&k->body, "  attention_join_%s(%s, &of_result, %s, a.p0, %s, %s, %s, %d);\n", dtype_name(out->dtype),
-              ct_at(k, 1, &place), has_sums(k) ? "a.p2, a.p3" : "0, 0", ct_scalar(k, found->dims[1]),
-              ct_scalar(k, type_product(k->m, out, 2, 4)), ct_scalar(k, out->dims[out->rank - 1]),
-              constant(found->dims[0]));
 }
 
 static Way choose_way(CudaTemplate *k, const Type *q, const Type *v) {
@@ -148,26 +127,26 @@ static void print_attention(CudaTemplate *k, const TensorPlace in[3], const Tens
               op_int(k->op, AT_causal, 0) != 0);
   if (op_attr(k->op, AT_bias)) print_bias(k, q);
   else text_add(&k->body, "  b.bias = 0;\n");
+  const Op *keys = op_of(k->f, k->op->in[4]);
+  bool in_order = keys->kind == OP_iota;
+  text_printf(&k->body, in_order ? "  b.used = attention_used(&b, %s);\n" : "  b.used = b.t;\n",
+              in_order ? ct_scalar(k, op_expr(keys, AT_start)) : "");
   static const char *const names[3] = {"b.of_query", "b.of_keys", "b.of_values"};
   for (int i = 0; i < 3; i++) print_lines(k, names[i], &in[i]);
   if (out) print_lines(k, "b.of_result", out);
 }
 
 void cuda_attention(CudaTemplate *k) {
-  if (k->u->nin == 1) {
-    join_pieces(k);
-    return;
-  }
   const TensorPlace in[3] = {ct_in_place(k, 0), ct_in_place(k, 1), ct_in_place(k, 2)};
   const Type *q = in[0].type;
   Way way = choose_way(k, q, in[2].type);
   int at = k->op->nin;
-  TensorPlace out = in_pieces(k) ? in[0] : ct_out_place(k);
+  const TensorPlace out = ct_out_place(k);
   print_attention(k, in, &out);
   if (has_sums(k)) text_printf(&k->body, "  b.max = a.p%d, b.sum = a.p%d;\n", at + 1, at + 2);
   else text_add(&k->body, "  b.max = b.sum = 0;\n");
   text_printf(&k->body, "  attention_%s_%s(&b, %s, %s, %s, %s, %a%s);\n", way.name, dtype_name(q->dtype),
-              in_pieces(k) ? "0" : ct_at(k, at, &out), ct_at(k, 0, &in[0]), ct_at(k, 1, &in[1]), ct_at(k, 2, &in[2]),
+              ct_at(k, at, &out), ct_at(k, 0, &in[0]), ct_at(k, 1, &in[1]), ct_at(k, 2, &in[2]),
               op_float(k->op, AT_scale, 1), way.more);
 }
 

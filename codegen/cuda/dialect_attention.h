@@ -28,8 +28,8 @@ typedef struct Attention {
   Lines of_query, of_keys, of_values, of_result;
   int causal;
   const int64_t *query_position, *key_position;
-  int64_t length;
-  const void *bias; /* 0 if none */
+  int64_t length, used; /* used: keys from there on are masked */
+  const void *bias;     /* 0 if none */
   int64_t heads, stride[4];
   void *max, *sum; /* of each row, [groups, rows] of float or double; 0 if not needed */
 } Attention;
@@ -47,6 +47,11 @@ FN int64_t attention_last(const Attention *a, int64_t i) {
   if (i >= a->rows) return INT64_MIN;
   if (a->causal && a->query_position[i % a->s] < last) last = a->query_position[i % a->s];
   return last;
+}
+/* Returns the number of keys before the valid length, if their positions are first, first + 1 ... */
+FN int64_t attention_used(const Attention *a, int64_t first) {
+  if (a->length <= first) return 0;
+  return a->length - first < a->t ? a->length - first : a->t;
 }
 /* The largest score of a row, as it is stored: 0 if all are -inf. */
 FN float attention_max(float max) { return max == -__builtin_inff() ? 0 : max; }
@@ -264,12 +269,16 @@ ATTENTION_TILES(f32, float)
 ATTENTION_TILES(f16, uint16_t)
 ATTENTION_TILES(bf16, uint16_t)
 
-/* ---- few rows, as in decoding: a block of 8 warps has up to 4 query rows that share keys, and a piece of the keys.
- * The warps process 32 keys each in turn, reading 8 numbers per lane, adjacent lanes adjacent numbers; their partial
- * results are joined in order.  With several pieces these go into `found`, [pieces, groups, rows, e + 2]: the mixture
- * of the values, the maximum, the sum; attention_join joins the pieces.
+/* ---- few rows, as in decoding: a block of 8 warps has up to 8 query rows that share keys, and a piece of the keys in
+ * use.  The warps process 32 keys each in turn, reading 8 numbers per lane, adjacent lanes adjacent numbers; their
+ * partial results are joined in order.  With several pieces these go into `found`, [pieces, groups, rows, e + 2]: the
+ * mixture of the values, the maximum, the sum; the last block that is done joins the pieces of its rows.  If there are
+ * more tiles of rows than counters, one block of each does all pieces.
  *
  * kl and el lanes share a key and a value: 8 kl and 8 el are at least their widths. */
+
+enum { ATTENTION_COUNTERS = 4096 };
+STATE(uint32_t, attention_done[ATTENTION_COUNTERS]);
 
 #define ATTENTION_FEW(T, stored) \
   /* 8 numbers of a row of a matrix; zeros after its end */ \
@@ -278,19 +287,39 @@ ATTENTION_TILES(bf16, uint16_t)
     int64_t left = row < rows ? width - at : 0; \
     load8_##T(r, from + line_at(lines, row) + at, left < 8 ? left : 8); \
   } \
+  /* joins the pieces of `rows` rows from `first` on of a group */ \
+  FN void attention_join_##T(const Attention *a, stored *out, int64_t group, int64_t first, const int rows, \
+      const int pieces, const float *found) { \
+    int64_t all = a->groups * a->rows, step = a->e + 2, columns = a->e > 0 ? a->e : 1; \
+    for (int64_t i = thread_index(); i < rows * columns; i += 256) { \
+      int64_t r = first + i / columns, c = i % columns, row = group * a->rows + r; \
+      float top = -__builtin_inff(), total = 0, value = 0; \
+      if (r >= a->rows) return; \
+      for (int p = 0; p < pieces; p++) top = max_f32(top, found[(p * all + row) * step + a->e]); \
+      for (int p = 0; p < pieces && top != -__builtin_inff(); p++) { \
+        const float *record = found + (p * all + row) * step; \
+        float keep = exp_f32(record[a->e] - top); \
+        total += keep * record[a->e + 1], value += keep * record[c]; \
+      } \
+      if (c < a->e) store_##T(out + line_at(&a->of_result, r) + c, total == 0 ? 0 : value / total); \
+      if (a->max && c == 0) ((float *)a->max)[row] = attention_max(top), ((float *)a->sum)[row] = total; \
+    } \
+  } \
   /* parts: 8 * rows * (8 * el + 2) numbers */ \
   FN void attention_few_##T(const Attention *a, stored *out, const stored *query, const stored *keys, \
       const stored *values, float scale, const int rows, const int kl, const int el, float *parts, \
-      const int pieces, float *found) { \
+      const int most, float *found) { \
     int64_t panels = (a->rows + rows - 1) / rows, job = block_index() % (a->groups * panels), group = job / panels; \
-    int64_t first = job % panels * rows, last[4], piece = block_index() / (a->groups * panels); \
-    int64_t length = (a->t + 256 * pieces - 1) / (256 * pieces) * 256, end = (piece + 1) * length; \
-    if (end > a->t) end = a->t; \
+    int64_t first = job % panels * rows, last[8], piece = block_index() / (a->groups * panels); \
+    const int pieces = most > 1 && a->groups * panels > ATTENTION_COUNTERS ? 1 : most; \
+    int64_t length = (a->used + 256 * pieces - 1) / (256 * pieces) * 256, end = (piece + 1) * length; \
+    if (piece >= pieces) return; \
+    if (end > a->used) end = a->used; \
     const int lane = lane_index(), at = lane % kl * 8, of = lane % el * 8, columns = 8 * el, ahead = rows > 2 ? 2 : 4; \
-    float q[4][8], max[4], sum[4], result[4][8], *tops = parts + 8 * rows * columns, *sums = tops + 8 * rows; \
+    float q[8][8], max[8], sum[8], result[8][8], *tops = parts + 8 * rows * columns, *sums = tops + 8 * rows; \
     query += lines_of(&a->of_query, group), keys += lines_of(&a->of_keys, group); \
     values += lines_of(&a->of_values, group); \
-    if (pieces == 1) out += lines_of(&a->of_result, group); \
+    out += lines_of(&a->of_result, group); \
     UNROLL for (int r = 0; r < rows; r++) { \
       attention_eight_##T(q[r], query, &a->of_query, first + r, a->rows, a->k, at); \
       UNROLL for (int i = 0; i < 8; i++) q[r][i] *= scale, result[r][i] = 0; \
@@ -298,7 +327,7 @@ ATTENTION_TILES(bf16, uint16_t)
     } \
     for (int64_t t = piece * length + 32 * warp_index(); t < end; t += 256) { \
       int64_t where = attention_where(a, t + lane); \
-      float score[4]; \
+      float score[8]; \
       int any = 0; \
       UNROLL for (int r = 0; r < rows; r++) score[r] = 0, any |= where <= last[r]; \
       if (!warp_max_i32(any)) continue; \
@@ -362,21 +391,11 @@ ATTENTION_TILES(bf16, uint16_t)
       if (c < a->e) store_##T(out + line_at(&a->of_result, first + r) + c, total == 0 ? 0 : value / total); \
       if (a->max && c == 0) ((float *)a->max)[row] = attention_max(top), ((float *)a->sum)[row] = total; \
     } \
-  } \
-  /* an element of the result per thread, `each` rows of a group; max, sum: 0, or where they are stored */ \
-  FN void attention_join_##T(stored *out, const Lines *lines, float *max, float *sum, const float *found, \
-      int64_t rows, int64_t each, int64_t e, const int pieces) { \
-    int64_t i = block_index() * 256 + thread_index(), row = i / e, c = i % e; \
-    float top = -__builtin_inff(), total = 0, value = 0; \
-    if (row >= rows) return; \
-    for (int p = 0; p < pieces; p++) top = max_f32(top, found[(p * rows + row) * (e + 2) + e]); \
-    for (int p = 0; p < pieces && top != -__builtin_inff(); p++) { \
-      const float *record = found + (p * rows + row) * (e + 2); \
-      float keep = exp_f32(record[e] - top); \
-      total += keep * record[e + 1], value += keep * record[c]; \
-    } \
-    store_##T(out + lines_of(lines, row / each) + line_at(lines, row % each) + c, total == 0 ? 0 : value / total); \
-    if (max && c == 0) max[row] = attention_max(top), sum[row] = total; \
+    if (pieces == 1) return; \
+    barrier(); \
+    if (thread_index() == 0) *parts = count_to(&attention_done[job], (uint32_t)pieces); \
+    barrier(); \
+    if (*parts) attention_join_##T(a, out, group, first, rows, pieces, found); \
   }
 ATTENTION_FEW(f32, float)
 ATTENTION_FEW(f16, uint16_t)

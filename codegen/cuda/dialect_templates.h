@@ -56,3 +56,64 @@ ROPE(f32, float, f32, float)
 ROPE(f64, double, f64, double)
 ROPE(f16, uint16_t, f32, float)
 ROPE(bf16, uint16_t, f32, float)
+
+/* ---- caches: rows are moved into two caches, and rotated before if they are queries or keys.  A thread has a pair of
+ * elements of `each` heads of a position */
+
+typedef struct CacheSet {
+  int64_t places, extent[5], from[4], to[4]; /* places: of positions in all matrices; strides of the first four */
+  int rotated, each;
+} CacheSet;
+
+/* Returns the first row that an update writes; `rows` if it writes none. */
+FN int64_t cache_first(int64_t position, int64_t start, int64_t rows, int64_t added) {
+  int64_t first = (int64_t)((uint64_t)position - (uint64_t)start);
+  _Bool wraps = ((position ^ start) & (position ^ first)) < 0;
+  return wraps || first >= rows || first <= -added ? rows : first;
+}
+
+#define CACHE(T, stored, C, type) \
+  /* returns the thread's job in the next set; below 0 after its own */ \
+  FN int64_t cache_set_##T(const CacheSet *c, stored *y, const stored *x, const int64_t *position, double base, \
+      int interleaved, int64_t first, int64_t rows, int64_t job) { \
+    int64_t k = c->extent[4], half = (k + 1) / 2, pair = half ? job % half : 0, place = half ? job / half : 0; \
+    int64_t jobs = c->places * half * ((c->extent[3] + c->each - 1) / c->each); \
+    if (job < 0 || job >= jobs) return job < 0 ? job : job - jobs; \
+    int64_t head = place / c->places * c->each, at = place % c->places % c->extent[2]; \
+    int64_t matrix = place % c->places / c->extent[2], row = first + at; \
+    if (row < 0 || row >= rows) return -1; \
+    x += matrix / c->extent[1] * c->from[0] + matrix % c->extent[1] * c->from[1] + at * c->from[2]; \
+    y += matrix / c->extent[1] * c->to[0] + matrix % c->extent[1] * c->to[1] + row * c->to[2]; \
+    int64_t a = c->rotated && !interleaved ? pair : 2 * pair, b = c->rotated && !interleaved ? a + half : a + 1; \
+    type cosine = 1, sine = 0; \
+    if (c->rotated) { \
+      double angle = (double)position[at] * __builtin_pow(base, -2.0 * (double)pair / (double)k); \
+      cosine = rope_cosine_##C(angle), sine = rope_sine_##C(angle); \
+    } \
+    for (int64_t h = head; h < head + c->each && h < c->extent[3]; h++) { \
+      const stored *from = x + h * c->from[3]; \
+      stored *to = y + h * c->to[3]; \
+      if (!c->rotated) { \
+        to[a] = from[a]; \
+        if (b < k) to[b] = from[b]; \
+        continue; \
+      } \
+      type u = load_##T(from + a), v = load_##T(from + b); \
+      store_##T(to + a, u * cosine - v * sine); \
+      store_##T(to + b, u * sine + v * cosine); \
+    } \
+    return -1; \
+  } \
+  /* the rows that stay, if the result has memory of its own */ \
+  FN void cache_copy_##T(stored *y, const stored *x, int64_t outer, int64_t rows, int64_t inner, int64_t first, \
+      int64_t added, int64_t blocks) { \
+    int64_t step = blocks * 256; \
+    for (int64_t i = block_index() * 256 + thread_index(); y != x && i < outer * rows * inner; i += step) { \
+      int64_t row = i / inner % rows; \
+      if (row < first || row - first >= added) y[i] = x[i]; \
+    } \
+  }
+CACHE(f32, float, f32, float)
+CACHE(f64, double, f64, double)
+CACHE(f16, uint16_t, f32, float)
+CACHE(bf16, uint16_t, f32, float)

@@ -71,7 +71,12 @@ const CudaKernel *cuda_kernels(Module *m, const Func *l2, const UnitList *units,
                        : u->nmembers ? cuda_bundle(m, u, &all[i])
                        : sums        ? cuda_sum_all(m, l2, units, u, &all[i])
                                      : cuda_template(m, l2, units, u, set->arch, &all[i]);
-    all[i].kernel = kernel_set_add(set, u->nmembers ? "bundle" : sums ? "sum" : op_name(named->kind), text);
+    const char *name = u->nmembers ? "bundle"
+                       : sums      ? "sum"
+                       : u->few    ? "product"
+                       : u->cache  ? "caches"
+                                   : op_name(named->kind);
+    all[i].kernel = kernel_set_add(set, name, text);
     if (u->row) kernel_set_keep(set, key.data, key.n, &all[i]);
   }
   return all;

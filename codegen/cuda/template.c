@@ -82,6 +82,60 @@ void cuda_rope(CudaTemplate *k) {
   text_add(&k->body, ");\n");
 }
 
+/* Prints a set of rows and its place in the grid; adds its threads to *jobs. */
+static void print_set(CudaTemplate *k, int i, const Expr **jobs) {
+  enum { ENOUGH = 1 << 16, MOST_HEADS = 8 };
+  static const char *const names[] = {"from", "to"};
+  Module *m = k->m;
+  const CacheSet *c = &k->u->cache->set[i];
+  const Expr *places = ex_mul(m, ex_mul(m, c->extent[0], c->extent[1]), c->extent[2]),
+             *pairs = ex_ceil_div(m, c->extent[4], ex_const(m, 2)), *threads = ex_mul(m, places, pairs);
+  int each = work_expected(m, ex_mul(m, threads, c->extent[3])) > ENOUGH ? MOST_HEADS : 1;
+  *jobs = ex_add(m, *jobs, ex_mul(m, threads, ex_ceil_div(m, c->extent[3], ex_const(m, each))));
+  text_printf(&k->body, "  c[%d].places = %s, c[%d].rotated = %d, c[%d].each = %d;\n", i, ct_scalar(k, places), i,
+              c->rotated, i, each);
+  for (int d = 0; d < CACHE_DIMS; d++)
+    text_printf(&k->body, "%sc[%d].extent[%d] = %s", d ? ", " : "  ", i, d, ct_scalar(k, c->extent[d]));
+  for (int t = 0; t < 2; t++)
+    for (int d = 0; d < CACHE_DIMS - 1; d++)
+      text_printf(&k->body, "%sc[%d].%s[%d] = %s", d ? ", " : ";\n  ", i, names[t], d,
+                  ct_scalar(k, (t ? c->to : c->from)[d]));
+  text_add(&k->body, ";\n");
+}
+
+static const char *moved(CudaTemplate *k, int pointer, const Expr *offset) {
+  TensorPlace at = {.offset = offset};
+  return ct_at(k, pointer, &at);
+}
+
+void cuda_cache(CudaTemplate *k) {
+  const CacheUnit *u = k->u->cache;
+  Text *t = &k->body;
+  int nin = k->u->nin, axis = (int)op_int(k->op, AT_axis, 0);
+  const Type *rows = units_type(k->units, k->f, k->op->in[1]);
+  const Expr *jobs = ex_const(k->m, 0);
+  const char *type = dtype_name(ct_out(k)->dtype);
+  text_printf(t, "  CacheSet c[%d];\n", u->n);
+  for (int i = 0; i < u->n; i++) print_set(k, i, &jobs);
+  ct_launch(k, jobs, 256, 256, "pair of elements of some heads per thread");
+  const char *length = ct_scalar(k, ct_in(k, nin - 1)->dims[axis]), *added = ct_scalar(k, rows->dims[axis]);
+  text_printf(t, "  int64_t first = cache_first(*a.p1, %s, %s, %s), job = block_index() * 256 + thread_index();\n",
+              ct_scalar(k, u->start), length, added);
+  for (int i = 0; i < u->n; i++) {
+    bool cached = i >= u->n - 2;
+    text_printf(t, "  job = cache_set_%s(&c[%d], %s, %s, a.p0, %a, %d, %s, %s, job);\n", type, i,
+                moved(k, nin + i, u->set[i].to_offset), moved(k, 2 + i, u->set[i].from_offset), u->base, u->interleaved,
+                cached ? "first" : "0", cached ? length : "INT64_MAX");
+  }
+  const char *blocks = ct_scalar(k, k->k->launch.blocks);
+  for (int i = 0; i < 2; i++) {
+    const Type *cache = ct_in(k, nin - 2 + i);
+    text_printf(t, "  cache_copy_%s(a.p%d, a.p%d, %s, %s, %s, first, %s, %s);\n", type, nin + u->n - 2 + i, nin - 2 + i,
+                ct_scalar(k, type_product(k->m, cache, 0, axis)), length,
+                ct_scalar(k, type_product(k->m, cache, axis + 1, cache->rank)), added, blocks);
+  }
+}
+
 static CudaTemplateFn *const families[OP_COUNT] = {
 #define TEMPLATE(op, family) [OP_##op] = cuda_##family,
 #include "codegen/rows/templates.def"
@@ -100,8 +154,10 @@ const char *cuda_template(Module *m, const Func *l2, const UnitList *units, cons
                     .body = {.arena = m->arena},
                     .k = out,
                     .tensor = !cuda_arch(arch) || cuda_arch(arch) >= TENSOR_ARCH};
-  if (!families[k.op->kind]) die("cuda_template: no template for %s", op_name(k.op->kind));
-  families[k.op->kind](&k);
+  if (!families[k.op->kind] && !u->few) die("cuda_template: no template for %s", op_name(k.op->kind));
+  if (u->few) cuda_few(&k);
+  else if (u->cache) cuda_cache(&k);
+  else families[k.op->kind](&k);
   DType *dtypes = ARENA_ARRAY(m->arena, DType, u->nin + u->nout);
   for (int i = 0; i < u->nin; i++) dtypes[i] = units_type(units, l2, u->in[i])->dtype;
   for (int i = 0; i < u->nout; i++) dtypes[u->nin + i] = units_type(units, l2, u->out[i])->dtype;

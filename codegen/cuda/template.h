@@ -32,6 +32,11 @@ const char *ct_at(CudaTemplate *k, int i, const TensorPlace *p);
 /* Sets the launch: enough blocks for `jobs`, each block doing per_block of them; `how` describes it. */
 void ct_launch(CudaTemplate *k, const Expr *jobs, int per_block, int threads, const char *how);
 
+/* template.c: prints rotations and updates of caches (Unit.cache). */
+void cuda_cache(CudaTemplate *k);
+/* few.c: prints products of few rows (Unit.few). */
+void cuda_few(CudaTemplate *k);
+
 /* conv.c: prints a convolution in tiles; false if it is unsuitable. */
 bool cuda_conv_tiles(CudaTemplate *k);
 

@@ -131,13 +131,16 @@ static Printing start(CudaTemplate *k) {
   return p;
 }
 
-/* Prints the epilogue; only operations of f32 have one. */
+/* Prints the epilogue. */
 static void print_joined(const Printing *p) {
   const CudaTemplate *k = p->k;
   Epilogue e = ct_epilogue(k);
   const Type *y = ct_out(k);
-  if (e.bias) line(p, "sum += a.p2[element %% %s];", number(p, type_product(k->m, ct_in(k, 2), 0, ct_in(k, 2)->rank)));
-  if (e.residual) line(p, "sum += a.p%d[element];", k->u->nin - 1);
+  const char *name = dtype_name(y->dtype);
+  const Type *vector = e.bias ? ct_in(k, 2) : NULL;
+  if (e.bias)
+    line(p, "sum += load_%s(a.p2 + element %% %s);", name, number(p, type_product(k->m, vector, 0, vector->rank)));
+  if (e.residual) line(p, "sum += load_%s(a.p%d + element);", name, k->u->nin - 1);
   if (e.activation == ACT_relu) line(p, "sum = relu_%s(sum);", rp_suffix(y->dtype));
 }
 

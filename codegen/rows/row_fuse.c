@@ -1,9 +1,9 @@
 /* codegen/rows/row_fuse.c - groups the operations of a stage into kernels.
  *
- * Virtual operations are computed wherever they are used: constants, index numbers, and slices, transposes, broadcasts
- * and widenings of values in memory (the operand of a broadcast along other than the last dimensions is always in
- * memory).  Every other operation starts as a group of its own; in order, each is merged with the groups of its
- * operands if
+ * Virtual operations are computed wherever they are used: constants, index numbers, and slices, transposes, broadcasts,
+ * widenings and negations of values in memory (the operand of a broadcast along other than the last dimensions is
+ * always in memory).  Every other operation starts as a group of its own; in order, each is merged with the groups of
+ * its operands if
  *   - both are pointwise or row operations of one iteration space, and the operand is read at the position being
  *     computed, or once per row;
  *   - a group with a transpose that makes another dimension the last one has no row operations, and reads at most two
@@ -47,6 +47,9 @@ static bool may_be_virtual(const Work *w, const WorkOp *o, int uses) {
       break;
     case OP_cast:
       if (uses > 4) return false;
+      break;
+    case OP_neg: /* as in the half of a rotation that exporters write: concat(-x[d:], x[:d]) */
+      if (uses > 1) return false;
       break;
     case OP_broadcast:
     case OP_reshape:

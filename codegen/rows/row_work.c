@@ -54,6 +54,8 @@ void work_remove(Work *w, const bool *gone) {
     const WorkOp *o = &w->ops.items[i];
     for (Val v = o->op->out; v < op_end(o->op); v++) w->def[v] = (int)i;
     for (int k = 0; o->grow && k < o->grow->n; k++) w->def[o->grow->whole[k]] = (int)i;
+    for (int k = 0; o->few && k < o->few->nout; k++) w->def[o->few->out[k]] = (int)i;
+    for (int k = 0; o->cache && k < o->cache->n; k++) w->def[o->cache->out[k]] = (int)i;
     if (o->place && o->place->result) w->def[o->place->result] = (int)i;
     for (int k = 0; o->grads && k < o->grads->n; k++) w->def[o->grads->part[k].result] = (int)i;
   }
@@ -227,12 +229,12 @@ static Op *reduce_over(Work *w, const Op *op, Val x, int n, const int64_t *axes,
   return step;
 }
 
-/* Returns the first of the reduced dimensions at the end of x that one row can cover: the innermost is short, and each
+/* Returns the first of the neighbouring reduced dimensions that one row can cover: the last of them is short, and each
  * alone would be a kernel of many short rows.  The rank of x if there are none. */
-static int short_end(const Work *w, Val x, int n, const int64_t *axes, const Expr *const *starts) {
+static int short_run(const Work *w, Val x, int n, const int64_t *axes, const Expr *const *starts) {
   enum { SHORT = 16 };
   const Type *t = work_type(w, x);
-  int first = t->rank, dense = 0;
+  int first = n ? (int)axes[n - 1] + 1 : t->rank, dense = 0;
   bool is_short = false;
   for (int i = n - 1; i >= 0 && axes[i] == first - 1 && ex_is_const(starts[i], 0); i--, first--) {
     int64_t extent;
@@ -242,14 +244,24 @@ static int short_end(const Work *w, Val x, int n, const int64_t *axes, const Exp
   return is_short && dense > 1 ? first : t->rank;
 }
 
-/* Merges the dimensions of x from `first` on into one. */
-static Val join_end(Work *w, const Op *op, int origin, Val x, int first) {
+/* Merges the dimensions of x from `first` to `last` into one.  A cast follows that, so that it stays in the kernel of
+ * the reduction. */
+static Val join_run(Work *w, const Op *op, int origin, Val x, int first, int last) {
   Module *m = w->m;
   const Type *t = work_type(w, x);
+  int def = work_def(w, x);
+  const Op *made = def < 0 ? NULL : w->ops.items[def].op;
+  if (made && made->kind == OP_cast) {
+    Val before = join_run(w, op, origin, made->in[0], first, last);
+    Op cast = *made;
+    cast.in = &before, cast.out = 0;
+    return work_step(w, made, origin, &cast, type_with_dtype(m, work_type(w, before), t->dtype), WC_MAP);
+  }
   const Expr *dims[MAX_RANK];
   for (int d = 0; d < first; d++) dims[d] = t->dims[d];
-  dims[first] = type_product(m, t, first, t->rank);
-  const Type *joined = type_get(m, t->dtype, first + 1, dims);
+  dims[first] = type_product(m, t, first, last + 1);
+  for (int d = last + 1; d < t->rank; d++) dims[d - last + first] = t->dims[d];
+  const Type *joined = type_get(m, t->dtype, t->rank - last + first, dims);
   return work_step(w, op, origin, &(Op){.kind = OP_reshape, .nin = 1, .in = &x}, joined, WC_VIEW);
 }
 
@@ -268,10 +280,10 @@ static void add_reduce(Work *w, const Op *op, int origin) {
     work_add(w, reduce_over(w, op, work_add_total(w, op, origin), 1, &axis, &zero), origin, WC_ROW);
     return;
   }
-  int first = short_end(w, x, n, axes, starts), rank = work_type(w, x)->rank;
-  if (first < rank) {
-    x = join_end(w, op, origin, x, first);
-    n -= rank - first - 1;
+  int first = short_run(w, x, n, axes, starts), last = n ? (int)axes[n - 1] : 0;
+  if (first < work_type(w, x)->rank) {
+    x = join_run(w, op, origin, x, first, last);
+    n -= last - first;
   }
   for (int i = 0; i < n; i++) dense += !ex_is_const(work_type(w, x)->dims[axes[i]], 1);
   for (int i = n - 1; i >= 0 && dense > 1; i--) {
@@ -331,10 +343,11 @@ static const Op *resolved(Work *w, const Op *op) {
   return copy;
 }
 
-/* True for numbers and lines that constants and sizes alone determine, such as positions. */
+/* True for numbers and lines that constants, sizes and integer inputs alone determine, such as positions. */
 static bool is_line(const Work *w, const Op *op, int origin) {
   bool line = op->nout == 1 && type_of(w->f, op->out)->rank <= 1 && w->all->loops.of[origin] < 0;
-  if (!line || !(op->nin ? op_is_elementwise(op->kind) : op_is_constant(op->kind))) return false;
+  bool given = op->kind == OP_input && !dtype_is_float(type_of(w->f, op->out)->dtype);
+  if (!line || !(op->nin ? op_is_elementwise(op->kind) : given || op_is_constant(op->kind))) return false;
   for (int i = 0; i < op->nin; i++)
     if (op->in[i] >= w->f->values.n || !w->same[op->in[i]]) return false;
   return true;
@@ -514,8 +527,10 @@ Work *work_of_stage(const WorkFunction *all, int stage) {
   add_ops(w);
   move_out_of_loops(w);
   if (all->joins) work_join(w);
+  if (all->joins && w->device->few) work_few(w);
   if (all->joins && w->device->grows) work_grow(w);
   if (all->joins && w->device->places) work_grads(w), work_place(w);
+  if (all->joins && w->device->places) work_cache(w);
   if (all->joins && w->device->splits) work_split(w);
   if (all->joins && w->device->bundles) work_fold_totals(w);
   find_live(w);

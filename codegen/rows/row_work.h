@@ -37,7 +37,10 @@ typedef struct WorkOp {
   const GemmUnit *gemm;   /* with the operations that joined it, as below */
   const ConvUnit *conv;   /* a convolution that the device knows; op is then `conv->op` with the operations that joined
                              it */
+  const FewUnit *few;     /* products of few rows in one kernel */
   const GrowUnit *grow;   /* an attention that extends a cache; op is then `grow->op` with the operands of the joins */
+  const CacheUnit *cache; /* rotations and updates of caches in one kernel */
+  const SplitUnit *split; /* an attention in pieces of the keys */
   const PlaceUnit *place; /* an attention or rotation that reads and writes in the layout of its neighbours; op as
                              above */
   const GradsUnit *grads; /* several attention_grads; op is then the first, with the operands of all */
@@ -126,8 +129,8 @@ typedef struct Work {
                    (row_copies.c); or NULL */
   Val *whole;   /* by operation, if copied: the tensor of equal size that they compute it from; 0 if none */
   Val *same;    /* by value of the function: the first of equal numbers or lines, which is computed for all of them, or
-                   itself; 0 if not determined by constants alone, or not a line; NULL: each is computed where it
-                   stands */
+                   itself; 0 if not determined by constants and integer inputs alone, or not a line; NULL: each is
+                   computed where it stands */
   bool *folded; /* by operation of the function: it is part of a sum of totals, and no kernel computes its result; or
                    NULL */
   int *def;     /* Val -> index in ops, -1 */
@@ -192,6 +195,9 @@ const Expr *row_type_stride(Module *m, const Type *t, int dim); /* elements */
  * after products (ir/legal_join.h). */
 void work_join(Work *w);
 
+/* work_few.c: makes products of few rows, with the operations around them, kernels of the device. */
+void work_few(Work *w);
+
 /* work_grow.c: lets attentions perform the joins of their keys and values. */
 void work_grow(Work *w);
 
@@ -201,8 +207,14 @@ void work_grads(Work *w);
 /* work_place.c: lets attentions and rotations read their operands, and write their result, in the layout of the
  * neighbouring operations. */
 void work_place(Work *w);
+/* Returns the value that holds the elements of `v`, and their place there: `v` itself, or the operand of transposes,
+ * reshapes and slices that are then only views. */
+Val work_read_in_place(Work *w, Val v, TensorPlace *place);
 /* Returns the place of a dense tensor. */
 TensorPlace work_dense_place(Module *m, const Type *t);
+
+/* work_cache.c: makes the rotations and updates of caches before an attention one kernel. */
+void work_cache(Work *w);
 
 /* work_update.c: sets `totals` and `update`. */
 void work_find_update(WorkFunction *w);
@@ -224,9 +236,10 @@ const int *work_order(Work *w, size_t *n);
 void work_add_dot(Work *w, const Op *op, int origin);
 /* Legalises a collective: with transposes around it, if the device's engine needs contiguous parts. */
 void work_add_comm(Work *w, const Op *op, int origin);
-/* work_split.c: splits an attention of few rows into two operations; the second combines the partial results that the
- * first computes for pieces of the keys. */
+/* work_split.c: divides the keys of attentions of few rows among blocks. */
 void work_split(Work *w);
+/* Query rows of a block of an attention of few rows. */
+int work_few_rows(const Work *w, const Op *op);
 /* True if the plan expects few rows that share keys, with heads of at most 256 numbers each. */
 bool work_has_few_rows(const Work *w, const Op *op);
 /* Returns the value of an extent to plan for. */

@@ -180,6 +180,17 @@ static void add_grads(Make *k, const WorkOp *o) {
   u->place = o->place, u->grads = o->grads;
 }
 
+/* Lists the results of a template: those of the operation, or of the operations that one kernel computes. */
+static Val *results_of(Make *k, const WorkOp *o, int *n) {
+  int own = o->few ? o->few->nout : o->cache ? o->cache->n : o->op->nout;
+  Val *out = ARENA_ARRAY(k->m->arena, Val, own + 2);
+  for (*n = 0; *n < own; ++*n) out[*n] = o->few ? o->few->out[*n] : o->cache ? o->cache->out[*n] : o->op->out + (Val)*n;
+  for (int i = 0; o->grow && i < o->grow->n; i++) out[(*n)++] = o->grow->whole[i];
+  if (o->split) out[(*n)++] = o->split->found;
+  if (o->place && o->place->result) *out = o->place->result;
+  return out;
+}
+
 /* Adds the kernel of a template.  An update in place writes only the elements that change; a rope rotates pairs in
  * place; a check of indices passes them on in place; a sum joins its residual. */
 static void add_template(Make *k, const WorkOp *o) {
@@ -187,19 +198,22 @@ static void add_template(Make *k, const WorkOp *o) {
     add_grads(k, o);
     return;
   }
-  int n = o->op->nout + (o->grow ? o->grow->n : 0), *alias = ARENA_ARRAY(k->m->arena, int, n);
-  Val *out = ARENA_ARRAY(k->m->arena, Val, n);
-  for (int i = 0; i < n; i++)
-    alias[i] = -1, out[i] = i < o->op->nout ? o->op->out + (Val)i : o->grow->whole[i - o->op->nout];
-  if (o->place && o->place->result) *out = o->place->result;
-  *alias = o->op->kind == OP_update || (o->op->kind == OP_rope && !o->place) || o->op->kind == OP_within ? 0 : -1;
-  if (o->conv && o->conv->epilogue.residual) *alias = o->op->nin - 1;
+  int n;
+  Val *out = results_of(k, o, &n);
+  int *alias = ARENA_ARRAY(k->m->arena, int, n);
+  for (int i = 0; i < n; i++) alias[i] = -1;
+  bool plain = !o->cache && !o->few;
+  if (plain && (o->op->kind == OP_update || (o->op->kind == OP_rope && !o->place) || o->op->kind == OP_within))
+    *alias = 0;
+  if ((o->conv && o->conv->epilogue.residual) || (o->few && o->few->product[0]->epilogue.residual))
+    *alias = o->op->nin - 1;
+  if (o->cache) alias[n - 2] = o->op->nin - 2, alias[n - 1] = o->op->nin - 1;
   Unit *u = add_unit(k, UNIT_KERNEL, o);
   u->legal = o->conv ? o->conv->op : o->grow ? o->grow->op : o->place ? o->place->op : o->op;
   u->nin = o->op->nin, u->in = o->op->in;
   u->nout = n, u->out = out;
   u->alias = alias;
-  u->conv = o->conv, u->grow = o->grow, u->place = o->place;
+  u->conv = o->conv, u->few = o->few, u->cache = o->cache, u->grow = o->grow, u->split = o->split, u->place = o->place;
 }
 
 static void add_gemm(Make *k, const WorkOp *o) {
@@ -354,6 +368,7 @@ void units_print(const Module *m, Text *t, const Func *l2, const UnitList *units
     }
     if (u->gemm) print_gemm(m, t, u->gemm);
     if (u->conv) print_conv(m, t, u->conv);
+    for (int k = 0; u->few && k < u->few->n; k++) print_gemm(m, t, u->few->product[k]);
     if (u->view_offset) print_expr(m, t, "offset", u->view_offset);
     text_add(t, "\n");
   }

@@ -43,6 +43,7 @@ enum { GEMM_MAX_BATCH = DOT_MAX_BATCH, PLACED_OPERANDS = 11 /* of an attention_g
  * of a_m, a_k and one of b_k, b_n is the constant 1 and the other at least the extent it steps over (a leading
  * dimension), unless an extent concerned is 1; c_n is always 1.  k may be 0: the sums are then 0. */
 typedef struct GemmUnit {
+  int origin; /* index in Func.ops of the product without what joined it */
   int nbatch;
   const Expr *batch[GEMM_MAX_BATCH]; /* extents, major first */
   const Expr *a_batch[GEMM_MAX_BATCH], *b_batch[GEMM_MAX_BATCH], *c_batch[GEMM_MAX_BATCH];
@@ -63,6 +64,24 @@ typedef struct ConvUnit {
   Epilogue epilogue;
 } ConvUnit;
 
+enum { FEW_PRODUCTS = 3 };
+typedef enum FewNorm { FEW_PLAIN, FEW_RMS, FEW_LAYER } FewNorm;
+
+/* Products of few rows of one value in[0], or of its norm, by one kernel (work_few.c).  After in[0] come the gain and
+ * the shift of the norm, then of each product its weight and its epilogue's operands. */
+typedef struct FewUnit {
+  int n;
+  const GemmUnit *product[FEW_PRODUCTS];
+  FewNorm norm;
+  double eps;
+  bool gain, shift;
+  bool gated;      /* the result is function(first) * second */
+  bool silu;       /* the function is x * sigmoid(x) ... */
+  OpKind function; /* ... or an elementwise operation; OP_none: neither */
+  int nout;
+  Val out[FEW_PRODUCTS];
+} FewUnit;
+
 /* An attention that extends its keys, its values or both while it reads them: in[operand[i]] is the old part,
  * in[op->nin + i] the part appended along the dimension of keys, and out[op->nout + i] both together. */
 typedef struct GrowUnit {
@@ -70,6 +89,33 @@ typedef struct GrowUnit {
   int n, operand[2];   /* 1: keys, 2: values */
   Val whole[2];
 } GrowUnit;
+
+enum { CACHE_SETS = 3, CACHE_DIMS = 5 };
+
+/* Rows [.., s, heads, k] that are moved from one place to another, and rotated if `rotated`. */
+typedef struct CacheSet {
+  bool rotated;
+  const Expr *extent[CACHE_DIMS], *from_offset, *to_offset, *from[CACHE_DIMS], *to[CACHE_DIMS]; /* strides */
+} CacheSet;
+
+/* Rotations and updates of two caches by one kernel (work_cache.c).  Operands: positions, index of the updates, one for
+ * each of n sets, the two caches; results: one for each set.  The last two sets are keys and values. */
+typedef struct CacheUnit {
+  int n;
+  CacheSet set[CACHE_SETS];
+  const Expr *start; /* of the updates */
+  double base;       /* of rotations */
+  bool interleaved;
+  Val out[CACHE_SETS];
+  int nfollow, follow[3]; /* indices in Func.ops of the operations but the first update */
+} CacheUnit;
+
+/* An attention of few rows whose keys several blocks share: each stores what it found for its piece in out[op->nout],
+ * and the last one of them joins the pieces (work_split.c). */
+typedef struct SplitUnit {
+  int pieces;
+  Val found;
+} SplitUnit;
 
 /* The place of a tensor in the memory of a value: element [i, j, ...] is number offset + i * stride[0] + j * stride[1]
  * ... of it. */
@@ -117,7 +163,10 @@ typedef struct Unit {
   const GemmUnit *gemm;
   const ConvUnit *conv; /* KERNEL: on CPUs for the library, and the kernel takes image, weights and result and computes
                            only the convolution; on GPUs the kernel takes in[] and the result and computes everything */
+  const FewUnit *few;   /* KERNEL of products */
   const GrowUnit *grow; /* KERNEL of an attention */
+  const CacheUnit *cache; /* KERNEL of rotations and updates */
+  const SplitUnit *split; /* KERNEL of an attention */
   const PlaceUnit *place;
   const GradsUnit *grads;     /* KERNEL: it computes these; out[] has each value of their results once */
   const struct Unit *members; /* KERNEL: the members of a bundle, which are independent of each other; their `in` and

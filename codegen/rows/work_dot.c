@@ -158,6 +158,7 @@ static void add_gemm(Dot *d, const LegalDot *p, Val out) {
   add_step(d, OP_dot, 2, d->in, type_of_letters(d, d->spec[2], d->dtype), 1, &spec, WC_GEMM, out);
   GemmUnit *keep = ARENA_NEW(d->w->arena, GemmUnit);
   *keep = gemm_of(d, p);
+  keep->origin = d->origin;
   d->w->ops.items[d->w->ops.n - 1].gemm = keep;
 }
 

@@ -249,8 +249,7 @@ static void place_grads(Placing *p, WorkOp *o) {
 /* ---- operands */
 
 /* Returns the value that holds the elements of `v`, and their place; marks the operations that move them as passed. */
-static Val place_of(Placing *p, Val v, TensorPlace *place) {
-  Work *w = p->w;
+Val work_read_in_place(Work *w, Val v, TensorPlace *place) {
   int def = work_def(w, v);
   const WorkOp *o = def < 0 ? NULL : &w->ops.items[def];
   if (o && o->place && o->place->result && v == o->op->out) {
@@ -264,7 +263,7 @@ static Val place_of(Placing *p, Val v, TensorPlace *place) {
     }
   if (o && (o->class == WC_MAP || o->class == WC_VIEW) && (turns(o->op) || o->op->kind == OP_slice)) {
     TensorPlace from;
-    Val base = place_of(p, o->op->in[0], &from);
+    Val base = work_read_in_place(w, o->op->in[0], &from);
     int of = work_def(w, base);
     bool computed = of >= 0 && op_is_constant(w->ops.items[of].op->kind);
     if (!computed && moved(w, o->op, &from, place)) {
@@ -288,7 +287,7 @@ static void place_operands(Placing *p, int at, PlaceUnit *unit) {
   for (int i = 0; i < op->nin; i++) {
     TensorPlace place;
     if (!takes_place(op, i)) continue;
-    Val v = place_of(p, op->in[i], &place);
+    Val v = work_read_in_place(w, op->in[i], &place);
     if (v == op->in[i] || !fits(op, &place)) continue;
     in[i] = v, unit->in[i] = place, any = true;
   }

@@ -1,10 +1,10 @@
 /* codegen/rows/work_split.c - attentions of few rows, as in decoding, on devices with many processors: one block per
  * head would leave most processors idle.
  *
- * The keys are cut into pieces of equal length.  The attention computes for each piece the maximum of the scores, the
- * sum of their exponentials and the mixture of the values, in a temporary [pieces, rows, columns + 2]; a second
- * attention, whose only operand is that temporary, joins the pieces in ascending order.  The number of pieces follows
- * from the planned sizes and is a constant, so that all machines compute the same bits.
+ * The keys in use are cut into pieces of equal length.  A block computes for its piece the maximum of the scores, the
+ * sum of their exponentials and the mixture of the values, in a temporary [pieces, rows, columns + 2]; the last block
+ * of a tile of rows that is done joins the pieces in ascending order.  The number of pieces follows from the planned
+ * sizes and is a constant, so that all machines compute the same bits.
  */
 #include "codegen/rows/row_work.h"
 
@@ -33,11 +33,20 @@ bool work_has_few_rows(const Work *w, const Op *op) {
          columns >= 1 && columns <= MOST_WIDTH;
 }
 
+int work_few_rows(const Work *w, const Op *op) {
+  enum { WIDE = 128, MOST_OF_WIDE = 4 };
+  const Type *q = work_type(w, op->in[0]);
+  int64_t expected = work_expected(w->m, type_product(w->m, q, 2, 4)), columns = 0, rows = 1;
+  ex_get_const(work_type(w, op->in[2])->dims[3], &columns);
+  while (rows < (columns > WIDE ? MOST_OF_WIDE : FEW_ROWS) && rows < expected) rows *= 2;
+  return (int)rows;
+}
+
 static int64_t pieces_of(const Work *w, const Op *op) {
   const Type *q = work_type(w, op->in[0]), *k = work_type(w, op->in[1]);
   int64_t groups = work_expected(w->m, type_product(w->m, q, 0, 2)), keys = work_expected(w->m, k->dims[2]),
-          rows = work_expected(w->m, type_product(w->m, q, 2, 4));
-  int64_t blocks = groups < WANTED_BLOCKS ? groups * (rows > 4 ? 2 : 1) : WANTED_BLOCKS;
+          rows = work_expected(w->m, type_product(w->m, q, 2, 4)), tile = work_few_rows(w, op);
+  int64_t blocks = groups < WANTED_BLOCKS ? groups * ((rows + tile - 1) / tile) : WANTED_BLOCKS;
   int64_t pieces = blocks > 0 ? WANTED_BLOCKS / blocks : 1;
   if (pieces > keys / LEAST_KEYS) pieces = keys / LEAST_KEYS;
   return pieces < MOST_PIECES ? pieces : MOST_PIECES;
@@ -52,41 +61,17 @@ static bool is_split(const Work *w, const WorkOp *o) {
   return op->kind == OP_attention && work_has_few_rows(w, op) && pieces_of(w, op) >= 2;
 }
 
-/* Replaces the attention by the two operations. */
-static void split(Work *w, const WorkOp *o) {
-  Module *m = w->m;
-  const Op *op = o->op;
-  int64_t pieces = pieces_of(w, unplaced(o));
-  const Type *q = work_type(w, unplaced(o)->in[0]), *v = work_type(w, unplaced(o)->in[2]);
-  const Expr *dims[3] = {ex_const(m, pieces), type_product(m, q, 0, 4), ex_add(m, v->dims[3], ex_const(m, 2))};
-  Op part = *op;
-  part.out = 0;
-  Val found = work_step(w, op, o->origin, &part, type_get(m, DT_f32, 3, dims), o->class);
-  PlaceUnit *place = o->place ? ARENA_NEW(w->arena, PlaceUnit) : NULL;
-  if (place) *place = *o->place, place->result = 0;
-  w->ops.items[w->ops.n - 1].place = place;
-  Op *join = ARENA_NEW(w->arena, Op);
-  Val *in = ARENA_ARRAY(w->arena, Val, 1);
-  *join = *op, *in = found;
-  join->nin = 1, join->in = in;
-  w->ops.items[work_add(w, join, o->origin, o->class)].place = o->place;
-  if (o->place && o->place->result) w->def[o->place->result] = (int)w->ops.n - 1;
-}
-
 void work_split(Work *w) {
-  size_t n = w->ops.n, first = 0;
-  const WorkOp *old = w->ops.items;
-  while (first < n && !is_split(w, &old[first])) first++;
-  if (first == n) return;
-  w->ops.items = NULL, w->ops.n = w->ops.cap = 0;
-  for (size_t i = 0; i < n; i++) {
-    if (is_split(w, &old[i])) {
-      split(w, &old[i]);
-      continue;
-    }
-    ARENA_PUSH(w->arena, &w->ops, old[i]);
-    for (Val v = old[i].op->out; v < op_end(old[i].op); v++) w->def[v] = (int)w->ops.n - 1;
-    if (old[i].place && old[i].place->result) w->def[old[i].place->result] = (int)w->ops.n - 1;
-    for (int k = 0; old[i].grads && k < old[i].grads->n; k++) w->def[old[i].grads->part[k].result] = (int)w->ops.n - 1;
+  Module *m = w->m;
+  for (size_t i = 0; i < w->ops.n; i++) {
+    if (!is_split(w, &w->ops.items[i])) continue;
+    const Op *op = unplaced(&w->ops.items[i]);
+    const Type *q = work_type(w, op->in[0]), *v = work_type(w, op->in[2]);
+    SplitUnit *unit = ARENA_NEW(w->arena, SplitUnit);
+    unit->pieces = (int)pieces_of(w, op);
+    const Expr *dims[3] = {ex_const(m, unit->pieces), type_product(m, q, 0, 4), ex_add(m, v->dims[3], ex_const(m, 2))};
+    unit->found = work_temp(w, type_get(m, DT_f32, 3, dims));
+    w->def[unit->found] = (int)i;
+    w->ops.items[i].split = unit;
   }
 }

@@ -556,6 +556,12 @@ static OpCost on_ranks(const CostModel *c, PriceOf *price, const Func *f, const 
   return fastest;
 }
 
+/* The seconds of a launch; 0 for an operation that the kernel of another one computes too. */
+static double launch_of(const CostModel *c, const Func *f, const Op *op) {
+  bool may_follow = op->kind == OP_dot || op->kind == OP_rope || op->kind == OP_update;
+  return may_follow && c->target->device->few && cost_part(c, f, op)->follows ? 0 : c->target->launch;
+}
+
 static OpCost kernel_price(const CostModel *c, const Func *f, const Op *op, const Rule *r, const Strategy *s) {
   OpCost out = {0};
   if (is_free(op->kind)) return out;
@@ -573,7 +579,7 @@ static OpCost kernel_price(const CostModel *c, const Func *f, const Op *op, cons
   }
   double memory = cost_memory_seconds(c->target, dot.bytes);
   out.compute_bound = dot.arithmetic > memory;
-  out.seconds = c->target->launch + fmax(dot.arithmetic, memory) + dot.beside;
+  out.seconds = launch_of(c, f, op) + fmax(dot.arithmetic, memory) + dot.beside;
   return out;
 }
 
@@ -685,7 +691,7 @@ static OpCost joined_price(const CostModel *c, const Func *f, const Op *op, cons
     out.rows = kind == PART_ROWS;
     return out;
   }
-  if (cost_part(c, f, op)->within) out.seconds -= c->target->launch;
+  if (cost_part(c, f, op)->follows) out.seconds -= launch_of(c, f, op);
   const LegalJoin *join = cost_join(c, f, op);
   const Layout *result = op->out ? strategy_result(c->m, r, s, 0) : NULL;
   if (is_joined(c, f, op, join, result))
@@ -824,8 +830,8 @@ OpLeast cost_op_least(const CostModel *c, const Func *f, const Op *op, const Rul
   const Strategy whole = {0};
   const KernelPart *kernel = cost_part(c, f, op);
   if (is_free(op->kind) || op->kind == OP_accumulate || kernel->kind == PART_FREE) return (OpLeast){0};
-  OpLeast out = {.launch = kernel->kind == PART_ROWS ? kernel->launches * c->target->launch : c->target->launch};
-  if (kernel->within) out.launch = 0;
+  OpLeast out = {.launch = kernel->kind == PART_ROWS ? kernel->launches * c->target->launch : launch_of(c, f, op)};
+  if (kernel->follows) out.launch = 0;
   if (has_body(r)) return out;
   OpPart part = part_of(c, f, op, r, &whole);
   if (kernel->kind == PART_ROWS) {

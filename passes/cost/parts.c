@@ -153,7 +153,7 @@ static void find_part(Parts *p, size_t i) {
   part->kernel = -1;
   if (!made->n && p->w->passed && p->w->passed[i]) part->kind = PART_FREE; /* kernels read or write through it */
   find_copied(p, i);
-  part->within = !made->n && p->w->within && p->w->within[i];
+  part->follows = !made->n && p->w->within && p->w->within[i];
   if (p->w->folded && p->w->folded[i]) part->kind = PART_FREE; /* the kernel that adds up totals does it */
   if (!made->n || !made->rows || op_is_source(op->kind) || op_is_contraction(op->kind)) return;
   part->kind = made->first < 0 ? PART_FREE : PART_ROWS;
@@ -176,6 +176,16 @@ static void find_ends(Parts *p) {
   }
   for (size_t i = 0; i < p->f->ops.n; i++)
     if (p->out[i].kernel >= 0) p->out[i].first = first[p->out[i].kernel], p->out[i].last = last[p->out[i].kernel];
+}
+
+/* Of several products, or of rotations and updates, that one kernel computes, one pays for the launch. */
+static void find_followers(Parts *p) {
+  for (size_t i = 0; i < p->w->ops.n; i++) {
+    const FewUnit *few = p->w->ops.items[i].few;
+    const CacheUnit *cache = p->w->ops.items[i].cache;
+    for (int k = 1; few && k < few->n; k++) p->out[few->product[k]->origin].follows = true;
+    for (int k = 0; cache && k < cache->nfollow; k++) p->out[cache->follow[k]].follows = true;
+  }
 }
 
 /* A bundle counts at its first group. */
@@ -203,6 +213,7 @@ KernelPart *cost_parts_of(Arena *a, Module *m, const DeviceTraits *device, const
   find_made(&p);
   for (size_t i = 0; i < f->ops.n; i++) find_part(&p, i);
   find_ends(&p);
+  find_followers(&p);
   arena_free(p.scratch);
   return p.out;
 }

@@ -32,7 +32,8 @@ typedef struct KernelPart {
   int kernel;         /* of rows: the kernel that computes it; -1 if none */
   size_t first, last; /* operations of that kernel */
   int launches;       /* kernels that begin with it */
-  bool within;        /* of PART_OWN: the launch of an earlier operation computes it */
+  bool follows;       /* the kernel of another operation computes it too: no launch of its own (codegen/rows/work_few.c,
+                         work_cache.c, work_grads.c) */
   int work;           /* set by cost_parts_measured: additions per element of that kernel */
   bool panels;        /* set by cost_parts_measured: a dot with a weight that only dots read (codegen/panels.h) */
   bool copied;        /* kernels that read it compute it, and it is not stored */

@@ -280,7 +280,7 @@ static Val price_operation(Walk *w, const WalkScope *s, size_t index, const Val 
       cost.seconds += cost_outside(c, s->f, op, s->rules[index], &s->strategies[index], k);
   spend(p, stage, cost.seconds * runs, cost.compute_bound ? &sum->compute : &sum->memory_bound);
   if (cost.rows) issue(p, stage, cost_part(p->c, s->f, op)->launches * runs);
-  else issue(p, stage, cost.seconds > 0 && (alone || !cost_part(p->c, s->f, op)->within) ? runs : 0);
+  else issue(p, stage, cost.seconds > 0 && (alone || !cost_part(p->c, s->f, op)->follows) ? runs : 0);
   if (op->phase == PH_step && !cost.compute_bound) sum->optimizer += cost.seconds * runs;
   if (cost.rows) *(phase_each(w->phase) ? &sum->rows_each : &sum->rows_once) += cost.seconds * runs;
   sum->flops += cost.flops * runs * repeats(p);

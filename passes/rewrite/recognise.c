@@ -5,12 +5,12 @@
  * are dimensions already.  Out: the same function with the last operation of each match replaced; dce drops the
  * operations that only it needed.
  *
- * A match is exact, the composite equals the operations for all inputs, with three exceptions.  A finite mask of at
- * most -1e37 counts as -inf (an f32 softmax gives 0 for it as well, unless all scores of a row have that size); such a
- * recognised mask hides no whole row.  A query whose products with all visible keys are -inf, which takes infinite
- * inputs or an overflow, gets 0 instead of NaN.  A query with a score of NaN or +inf, which takes the same, keeps its
- * NaN where a guard would have replaced it by 0.  A match lies in one loop body or outside all loops, so that no work
- * moves into a body.
+ * A match is exact, the composite equals the operations for all inputs, with four exceptions.  A finite mask of at most
+ * -3e4 counts as -inf (an f32 softmax gives 0 for it as well, unless all visible scores of a row are below -29,800);
+ * such a recognised mask hides no whole row.  A bias of weights counts as finite.  A query whose products with all
+ * visible keys are -inf, which takes infinite inputs or an overflow, gets 0 instead of NaN.  A query with a score of
+ * NaN or +inf, which takes the same, keeps its NaN where a guard would have replaced it by 0.  A match lies in one loop
+ * body or outside all loops, so that no work moves into a body.
  *
  * Not supported: masks that depend on data and select, or are applied outside a scale; rotary embeddings, softmax or
  * GELU written as primitive operations.

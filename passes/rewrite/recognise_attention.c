@@ -6,9 +6,9 @@
  * or has no effect, by conditions on positions (positions.h): it hides keys after the query's position, or from a
  * length on.  A mask that may hide all keys of a query is recognised only if it hides with -inf and the guard replaces
  * NaN weights by 0.  Any other value added to the products becomes the bias operand of the attention, if there is a
- * guard or the value is finite.  Operands may have any order of dimensions, with dimensions merged and split again.  If
- * keys and values were repeated for groups of queries (broadcast of a new dimension, merged), the values before that
- * are used.
+ * guard or the value is finite, as weights count (relative positions of T5).  Operands may have any order of
+ * dimensions, with dimensions merged and split again.  If keys and values were repeated for groups of queries
+ * (broadcast of a new dimension, merged), the values before that are used.
  */
 #include <math.h>
 #include <string.h>
@@ -17,7 +17,9 @@
 #include "passes/rewrite/positions.h"
 #include "passes/rewrite/recognise.h"
 
-#define HIDDEN (-1e37) /* numbers in masks up to this one count as -inf */
+/* Numbers in masks up to this one count as -inf: exporters write the least number of a type (-65504 for f16), or -1e9.
+ */
+#define HIDDEN (-3e4)
 
 /* ---- masks */
 
@@ -92,12 +94,16 @@ static bool is_scaled(const Func *f, const Op *op, double *scale, Val *inner) {
   return false;
 }
 
-/* True if no element is infinite, except by overflow of finite numbers; such overflow counts as overflow of scores. */
+/* True if no element is infinite, except by overflow of finite numbers; such overflow counts as overflow of scores.
+ * Weights count as finite. */
 static bool is_finite(const Func *f, Val v) {
   const Op *op = op_of(f, v);
   double number;
   if (recognise_number(f, v, &number)) return isfinite(number);
   switch (op->kind) {
+    case OP_param: return true;
+    case OP_gather:
+    case OP_take: return is_finite(f, op->in[0]);
     case OP_select: return is_finite(f, op->in[1]) && is_finite(f, op->in[2]);
     case OP_add:
     case OP_sub:

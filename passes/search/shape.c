@@ -182,7 +182,7 @@ static void add_double(Key *k, double x) {
 static void add_part(const Shaping *w, Key *key, const Op *op) {
   const KernelPart *p = cost_part(w->cost, w->out->f, op);
   bool own = p->kind == PART_OWN;
-  add_int(key, (int)p->kind);
+  add_int(key, (int)p->kind), add(key, p->follows);
   if (own) return;
   add_int(key, p->launches), add(key, p->reads), add(key, p->inside), add(key, p->alone), add(key, p->stores);
   add(key, p->as != NULL);

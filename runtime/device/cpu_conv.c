@@ -146,6 +146,9 @@ RtStatus cpu_conv(CpuDevice *d, const DeviceCall *c, RtError *error) {
                    .room_bytes = d->space_bytes};
   Epilogue *what = &call.epilogue.what;
   *what = program_instr_epilogue(x);
+  if (epilogue_any(*what) && call.shape.dtype != DT_f32)
+    return rt_error(error, RT_UNSUPPORTED, "a convolution of %s with an epilogue is for GPUs",
+                    dtype_name((DType)call.shape.dtype));
   if (what->bias) call.bias = c->data[3];
   if (what->residual) call.residual = c->data[c->n_tensors - 1];
   call.epilogue.in_place = what->residual && call.residual == call.y;

@@ -68,17 +68,26 @@ has mlp 'ncclAllReduce\(.* ncclSum, comm[0-9]+\)|ncclReduceScatter|ncclAllGather
 
 # Heads stay where products put them: a layer has no calls per head and none that only move.
 calls_of_layer() { # calls_of_layer MOST NAME options...
-  local most=$1 name=$2
-  shift 2
-  expect 0 "" "$apc" "$source_dir/examples/$name.apc" "$@" -D layers=3 -q --target dgx-h100x1 --dtype bf16 -S
-  sed -n '/^body 0/,/^$/p' $name.schedule | grep -A1 '^  # layers\.1' | grep '^    [kc]' >layer
-  check "$name: calls of a layer" [ "$(wc -l <layer)" -le "$most" -a -s layer ]
-  check "$name: calls for each head, or that only move" bash -c "! grep -E 'Matmul.*(loop|batch) |k[0-9]+_(transpose|reshape|slice|dot)<' layer"
+  local name=$2
+  expect 0 "" "$apc" "$source_dir/examples/$name.apc" "${@:3}" -D layers=3 -q --target dgx-h100x1 --dtype bf16 -S
+  calls_of_entry "$1" main "$name"
+}
+calls_of_entry() { # calls_of_entry MOST ENTRY NAME: of the last schedule
+  local most=$1 entry=$2 name=$3
+  sed -n "/^body [0-9]*: fwd\.$entry /,/^\$/p" $name.schedule | grep -A1 '^  # layers\.1' | grep '^    [kc]' >layer
+  check "$name, $entry: $(wc -l <layer) calls of a layer" [ "$(wc -l <layer)" -le "$most" -a -s layer ]
+  check "$name, $entry: calls for each head, or that only move" bash -c "! grep -E 'Matmul.*(loop|batch) |k[0-9]+_(transpose|reshape|slice|dot)<' layer"
 }
 calls_of_layer 8 gpt -D vocab=512 --dim batch=2 --dim seq=256
 calls_of_layer 8 bert -D vocab=512 --dim batch=2 --dim seq=128
 calls_of_layer 11 llama -D vocab=512 --dim batch=2 --dim seq=256
 calls_of_layer 12 llama -D vocab=512 -D kv_heads=8 --dim batch=2 --dim seq=256
+# A token: norm, queries, keys and values; rotations and caches; attention; output; gate and up; down.
+for heads in 32 8; do
+  expect 0 "" "$apc" "$source_dir/examples/llama.apc" -D cache=1 -D kv_heads=$heads -D layers=3 -D vocab=512 --dim batch=2 --dim seq=256 -q --target dgx-h100x1 --dtype bf16 -S
+  calls_of_entry 6 decode llama
+  calls_of_entry 11 prefill llama
+done
 # A layer of a training step: 8 calls forward, and 17 backward, one of which computes all gradients of the attention.
 calls_of_layer 25 gpt -D vocab=512 --dim seq=256 --batch 2 --train cross_entropy --optimizer 'adamw()'
 check "gpt: the gradients of an attention are one launch" test "$(grep -c attention_grad layer)" = 1
@@ -89,6 +98,44 @@ calls_of_layer 34 llama -D vocab=512 -D kv_heads=8 --dim seq=256 --batch 2 --tra
 schedule_of resnet "$source_dir/examples/resnet.apc" -D depth=18 -D width=8 -D classes=10 -D image=32 --dim batch=4
 has resnet 'k[0-9]+_pool<<<'
 has resnet 'k[0-9]+_conv<<<'
+# Rotations as exporters write them are one kernel each, for queries, and for keys that groups of queries repeat; the
+# mask of a finite number is none.
+cat >rotated.apc <<'END'
+dim batch, seq
+fn rotate(x) { return concat([-x[:, :, :, 16:], x[:, :, :, :16]], 3) }
+entry main(x: f32[batch, seq, 64], cosine: f32[seq, 32], sine: f32[seq, 32]) {
+  weight wq : f32[64, 4, 32] = normal(0.1)
+  weight wk : f32[64, 2, 32] = normal(0.1)
+  weight wv : f32[64, 2, 32] = normal(0.1)
+  c = reshape(cosine, [1, 1, seq, 32])
+  s = reshape(sine, [1, 1, seq, 32])
+  q = einsum("bsd,dhk->bhsk", x, wq)
+  k = einsum("bsd,dhk->bhsk", x, wk)
+  v = einsum("bsd,dhk->bhsk", x, wv)
+  q = q * c + rotate(q) * s
+  k = k * c + rotate(k) * s
+  k = reshape(broadcast(reshape(k, [batch, 2, 1, seq, 32]), [batch, 2, 2, seq, 32]), [batch, 4, seq, 32])
+  v = reshape(broadcast(reshape(v, [batch, 2, 1, seq, 32]), [batch, 2, 2, seq, 32]), [batch, 4, seq, 32])
+  scores = einsum("bhsk,bhtk->bhst", q, k) * 0.25
+  seen = reshape(iota(seq), [1, 1, 1, seq]) <= reshape(iota(seq), [1, 1, seq, 1])
+  output y = einsum("bhst,bhtk->bshk", softmax(where(seen, scores, -1e9), 3), v)
+}
+END
+expect 0 "" "$apc" rotated.apc -q --target dgx-h100x1 --dtype bf16 --dim batch=2 --dim seq=128 -S
+sed -n '/^body 0/,/^$/p' rotated.schedule | grep -E '^    (k[0-9]|cublas)' | sed -E 's/^ *(k[0-9]+_)?//; s/[<(].*//' | sort | uniq -c >kinds
+check "rotated: $(paste -sd' ' kinds)" [ "$(grep -c . kinds)" -gt 0 -a -z "$(grep -E 'neg|concat|softmax|slice|transpose' kinds)" ]
+check "rotated: rotations" [ "$(awk '$2 == "add" { print $1 }' kinds)" = 2 ]
+check "rotated: attention" grep -q ' 1 attention' kinds
+
+# ResNet-50 in 16 bits: 53 convolutions with all that joins them, a cast, two pools, a product, a cast.
+expect 0 "" "$apc" convert "$source_dir/examples/resnet.apc" resnet50.onnx -D width=8 -D image=64 -q
+cp "$source_dir/examples/resnet.apc" resnet50.apc
+for model in "resnet50.apc -D width=8 -D image=64" resnet50.onnx; do
+  # shellcheck disable=SC2086
+  expect 0 "" "$apc" $model -q --target dgx-h100x1 --dtype bf16 --dim batch=32 -S
+  n=$(sed -n '/^body 0/,/^$/p' resnet50.schedule | grep -cE '^    (k[0-9]|cublas)')
+  check "$model: $n calls" test "$n" -gt 50 -a "$n" -le 58
+done
 schedule_of unet "$source_dir/examples/unet.apc" -D channels=4 -D levels=2 -D image=16 --dim batch=2 --tp 4
 schedule_of vit "$source_dir/examples/vit.apc" -D layers=2 -D d=32 -D heads=4 -D patch=8 -D image=32 -D classes=10 --dim batch=2
 schedule_of bert "$source_dir/examples/bert.apc" -D layers=2 -D d=32 -D heads=4 -D vocab=50 -D ctx=32 --dim batch=2 --dim seq=16 --pp 2

@@ -18,6 +18,7 @@
 #include "program/image.h"
 #include "tests/dialect/sass.h"
 #include "tests/kernel_cases.h"
+#include "tests/kernel_decoding.h"
 
 /* Registers per thread: the blocks of a multiprocessor share 64 K, and enough of them must fit to hide the latency of
  * memory.  Kernels that multiply tiles compute longer on registers. */
@@ -25,14 +26,15 @@ static int most_registers(int threads, const char *definition) {
   if (strstr(definition, "attention_tile") || strstr(definition, "attention_grad_tile") ||
       strstr(definition, "attention_few") || strstr(definition, "conv_tile"))
     return 65536 / threads - 1;
-  return strstr(definition, "tensor_") ? 65536 / 2 / threads - 1 : threads <= 128 ? 128 : threads <= 256 ? 96 : 64;
+  bool half = strstr(definition, "tensor_") || strstr(definition, "  FewPlace ");
+  return half ? 65536 / 2 / threads - 1 : threads <= 128 ? 128 : threads <= 256 ? 96 : 64;
 }
 
-/* The kinds of attention that fill the registers, and convolutions: there ptxas takes a few bytes of local memory to
- * fit one more block.  And one register of grouped products of f64, only for sm_100a, with a third of the registers
- * unused. */
+/* The kinds of attention that fill the registers, products of few rows, and convolutions: there ptxas takes a few bytes
+ * of local memory to fit one more block.  And one register of grouped products of f64, only for sm_100a, with a third
+ * of the registers unused. */
 static int most_spilled(const char *definition) {
-  if (strstr(definition, "  attention_")) return 64;
+  if (strstr(definition, "  attention_") || strstr(definition, "  FewPlace ")) return 64;
   if (strstr(definition, "  conv_tile_")) return 16;
   return strstr(definition, "  grouped_f64(") ? 8 : 0;
 }
@@ -262,6 +264,10 @@ static void examples(void) {
     if (in_quarter((long)i))
       model(arena_printf(arena, "examples/%s", models[i].name), models[i].options,
             every ? "01234" : arena_printf(arena, "%zu%zu", i % ARCHS, (i + 2) % ARCHS));
+  model(
+      "examples/llama.apc",
+      "-D layers=1 -D d=1024 -D heads=8 -D kv_heads=2 -D ffn=2816 -D vocab=32000 -D cache=1 --dim batch=4 --dtype bf16",
+      every ? "01234" : "2");
   /* Bundles; one for sm_100a spilled when ptxas put its forms into one function. */
   model("examples/mlp.apc", "-D layers=3 -D d=256 --train mse --batch 64 --dtype bf16", every ? "01234" : "4");
 }
@@ -274,8 +280,8 @@ static void table(int n, char **files) {
       "NVRTC compiles what `apc --target dgx-a100x4 --emit=cuda` writes for sm_80, sm_86, sm_89, sm_90a and "
       "sm_100a; no\nGPU is needed. Registers: the most per thread, for each of these. Shared: the most bytes of a "
       "block. Then how many\nkernels have loads and stores of 16 bytes, and how many use tensor cores (sm_100a). "
-      "No kernel spills, but for 64 bytes\nat most of attention, 16 of convolutions and 8 of grouped products of "
-      "f64.\n\n");
+      "No kernel spills, but for 64 bytes\nat most of attention and products of few rows, 16 of convolutions and 8 "
+      "of grouped products of f64.\n\n");
   printf(
       "| model | kernels | registers | shared | wide loads | wide stores | tensor cores |\n"
       "| --- | --- | --- | --- | --- | --- | --- |\n");
@@ -404,6 +410,8 @@ int main(int argc, char **argv) {
   split_attentions();
   placed_attentions();
   joined_convolutions();
+  few_products();
+  cached_attentions();
   RUN(log_is_read);
   RUN(images_of_two_architectures);
   RUN(examples);

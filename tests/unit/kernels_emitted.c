@@ -13,6 +13,7 @@
 #include "codegen/rows/row.h"
 #include "program/index_fault.h"
 #include "tests/kernel_cases.h"
+#include "tests/kernel_decoding.h"
 
 static KernelSet dialect; /* the CUDA kernels of the cases that run */
 
@@ -164,7 +165,7 @@ static void *compile_dialect(Arena *a) {
       "\"codegen/cpu/kernel_elements.h\"\n"
       "#include \"codegen/cuda/dialect.h\"\n#include \"codegen/cuda/dialect_templates.h\"\n#include "
       "\"codegen/cuda/dialect_attention.h\"\n#include \"codegen/cuda/dialect_attention_grad.h\"\n#include "
-      "\"codegen/cuda/dialect_conv.h\"\n"
+      "\"codegen/cuda/dialect_conv.h\"\n#include \"codegen/cuda/dialect_few.h\"\n"
       "#include \"codegen/cuda/dialect_indexing.h\"\n#include \"codegen/cuda/dialect_grouped.h\"\n",
       f);
   for (size_t i = 0; i < dialect.kernels.n; i++) fputs(cuda_text(a, &dialect.kernels.items[i]), f);
@@ -277,12 +278,9 @@ static void cpu_cases(void) {
   }
 }
 
-static int count_joins(const Case *c) {
+static int count_splits(const Case *c) {
   int n = 0;
-  for (size_t i = 0; i < c->units->n; i++) {
-    const Unit *u = &c->units->items[i];
-    n += u->kind == UNIT_KERNEL && c->f->ops.items[u->op].kind == OP_attention && u->nin == 1;
-  }
+  for (size_t i = 0; i < c->units->n; i++) n += c->units->items[i].split != NULL;
   return n;
 }
 
@@ -305,22 +303,41 @@ static int count_joined(const Case *c) {
   return n;
 }
 
+/* Kernels of cases of kernel_decoding.h: products and caches.  Nothing else is computed there but attentions and
+ * positions. */
+static int count_decoding(const Case *c) {
+  int n = 0;
+  bool here = strncmp(c->name, "few rows", 8) == 0 || strncmp(c->name, "caches", 6) == 0;
+  for (size_t i = 0; i < c->units->n && here; i++) {
+    const Unit *u = &c->units->items[i];
+    bool position = u->row && !dtype_is_float(units_type(c->units, c->f, u->out[0])->dtype);
+    bool expected = u->kind != UNIT_KERNEL || u->few || u->cache || position || u->legal->kind == OP_attention;
+    CHECKF(expected && u->kind != UNIT_GEMM, "%s: unit %zu is apart", c->name, i);
+    n += u->few || u->cache;
+  }
+  return n;
+}
+
 static void cuda_cases(void) {
   Arena *a = dialect.arena = arena_new();
-  int joins = 0, joined = 0;
+  int splits = 0, joined = 0, decoding = 0;
   split_attentions();
   placed_attentions();
   joined_convolutions();
+  few_products();
+  cached_attentions();
   const CudaKernel **of = ARENA_ARRAY(a, const CudaKernel *, ncases);
   int n = 0;
   for (const Case *c = cases; c; c = c->next) {
     if (c->apart) continue;
     count(c, of[n++] = cuda_kernels(c->p.m, c->f, c->units, c->here ? &dialect : &others));
-    joins += count_joins(c), joined += count_joined(c);
+    splits += count_splits(c), joined += count_joined(c);
+    decoding += count_decoding(c);
     CHECKF(count_moves(c) == 0, "%s: %d kernels move", c->name, count_moves(c));
   }
-  CHECKF(joins == 11, "%d attentions in pieces", joins);
+  CHECKF(splits == 11, "%d attentions in pieces", splits);
   CHECKF(joined == 5, "%d joined convolutions", joined);
+  CHECKF(decoding == 15, "%d kernels of decoding", decoding);
   Dialect d = {.descending = 0};
   Runner r = {.call = call_dialect, .library = compile_dialect(a), .more = &d};
   CHECK(r.library != NULL);
