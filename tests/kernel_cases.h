@@ -28,14 +28,12 @@ static void *load_library(const char *library) {
   return handle;
 }
 
-/* Compiles texts [from, to) as one file with one prelude, since the prelude takes most of the time.  The words of
- * KERNEL_CFLAGS come last, to test what machines with other vectors run: -mno-avx512f. */
-static bool compile(const char **texts, size_t from, size_t to, size_t number) {
+/* Compiles texts [from, to) as one file with one prelude, since the prelude takes most of the time. */
+static bool compile(const char **texts, size_t from, size_t to, const char *object, const char *words) {
   const char *source = temp_path("kernels.c");
-  const char *more = getenv("KERNEL_CFLAGS");
   char command[12000];
-  snprintf(command, sizeof command, "cc -DPARALLEL_WORK=256 %s %s %s -c %s -o %s/k%zu.o", UNITS_CFLAGS,
-           SANITIZED ? "-O1" : "", more ? more : "", source, temp_root(), number);
+  snprintf(command, sizeof command, "cc -DPARALLEL_WORK=256 %s %s %s -c %s -o %s", UNITS_CFLAGS, SANITIZED ? "-O1" : "",
+           words, source, object);
   FILE *f = fopen(source, "w");
   if (!f) return false;
   for (size_t i = from; i < to; i++) fputs(i == from ? texts[i] : texts[i] + strlen(kernel_prelude), f);
@@ -43,16 +41,19 @@ static bool compile(const char **texts, size_t from, size_t to, size_t number) {
   return system(command) == 0;
 }
 
-/* The CPU kernels of all cases; threads share even small loops. */
-static __attribute__((unused)) void *compile_c(void) {
+/* The CPU kernels of all cases, compiled with some more words for the machine of this number; threads share even small
+ * loops. */
+static __attribute__((unused)) void *compile_c(int machine, const char *words) {
   enum { TOGETHER = 16 };
-  char library[4500], command[12000];
+  char object[4500], library[4500], command[12000];
   size_t n;
   const char **texts = kernel_target(target_device_traits(DEVICE_cpu))->texts(&kernels, &n);
-  for (size_t i = 0; i < n; i += TOGETHER)
-    if (!compile(texts, i, i + TOGETHER < n ? i + TOGETHER : n, i)) return NULL;
-  snprintf(library, sizeof library, "%s/k.so", temp_root());
-  snprintf(command, sizeof command, "cc -shared -fopenmp %s/k*.o -o %s -lm", temp_root(), library);
+  for (size_t i = 0; i < n; i += TOGETHER) {
+    snprintf(object, sizeof object, "%s/k%d-%zu.o", temp_root(), machine, i);
+    if (!compile(texts, i, i + TOGETHER < n ? i + TOGETHER : n, object, words)) return NULL;
+  }
+  snprintf(library, sizeof library, "%s/k%d.so", temp_root(), machine);
+  snprintf(command, sizeof command, "cc -shared -fopenmp %s/k%d-*.o -o %s -lm", temp_root(), machine, library);
   setenv("OMP_WAIT_POLICY", "passive", 1); /* as ranks set it; read when the OpenMP library is loaded */
   return system(command) == 0 ? load_library(library) : NULL;
 }

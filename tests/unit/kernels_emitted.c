@@ -7,8 +7,9 @@
  * by an attention.
  *
  * Every CUDA kernel must also give the bits of the CPU kernel: sums are defined on indices (D33), not on threads.
- * Exceptions: attention and its gradients add in another order, convolutions except of f64 add in tiles, and so does a
- * product of floats down columns.  Both note the same indices outside their table. */
+ * So kernels compiled for machines without AVX-512 give them, too.  Exceptions: attention and its gradients add in
+ * another order, convolutions except of f64 add in tiles, and so does a product of floats down columns.  Both note the
+ * same indices outside their table. */
 #include "codegen/cuda/kernels.h"
 #include "codegen/rows/row.h"
 #include "program/index_fault.h"
@@ -18,7 +19,9 @@
 static KernelSet dialect; /* the CUDA kernels of the cases that run */
 
 static void call_threads(const Runner *r, const Case *c, const Unit *u, void *const *ptr, bool share);
-static Runner cpu = {.call = call_threads}; /* the C kernels of all cases */
+/* The C kernels of all cases, as compiled for this machine, and as for machines without AVX-512. */
+static Runner cpus[] = {{.call = call_threads}, {.call = call_threads}};
+static int ncpus;
 
 typedef struct Dialect {
   const CudaKernel *kernels; /* of the case, by unit */
@@ -50,7 +53,7 @@ static bool same_bits(DType t, const unsigned char *a, const unsigned char *b, i
   return true;
 }
 
-static void check_bits(const Case *c, const Unit *u, void *const *ptr, const char *where) {
+static void check_bits(const Runner *r, const Case *c, const Unit *u, void *const *ptr, const char *where) {
   void *own[128];
   memcpy(own, ptr, sizeof *own * (size_t)(u->nin + u->nout));
   for (int i = u->nin; i < u->nin + u->nout; i++) {
@@ -58,7 +61,7 @@ static void check_bits(const Case *c, const Unit *u, void *const *ptr, const cha
         (size_t)elements_of(c, u->out[i - u->nin]) * dtype_bytes(units_type(c->units, c->f, u->out[i - u->nin])->dtype);
     own[i] = aligned_alloc(64, (bytes + GUARD + 63) / 64 * 64);
   }
-  call_c(&cpu, c, u, own, false);
+  call_c(r, c, u, own, false);
   for (int i = u->nin; i < u->nin + u->nout; i++) {
     Val v = u->out[i - u->nin];
     CHECKF(same_bits(units_type(c->units, c->f, v)->dtype, ptr[i], own[i], elements_of(c, v)),
@@ -84,7 +87,7 @@ static void call_threads(const Runner *r, const Case *c, const Unit *u, void *co
   int usual = most();
   for (int n = 1; n <= 3; n += 2) {
     set(n);
-    check_bits(c, u, ptr, "with another number of threads");
+    check_bits(r, c, u, ptr, "with another number of threads");
   }
   set(usual);
 }
@@ -102,22 +105,24 @@ static void spoil(unsigned char *to, const void *from, int64_t n, size_t size, i
 }
 
 /* words: of the kernel, the last two for its note. */
-static void check_notes(const Dialect *d, const Case *c, const Unit *u, DialectKernel *kernel, int64_t *words,
-                        size_t nwords) {
+static void check_notes(const Runner *r, const Dialect *d, const Case *c, const Unit *u, DialectKernel *kernel,
+                        int64_t *words, size_t nwords) {
   int64_t n = elements_of(c, u->in[0]), blocks = value_of(c, d->kernels[u - c->units->items].launch.blocks);
   size_t size = dtype_bytes(units_type(c->units, c->f, u->in[0])->dtype);
-  IndexFault *fault = dlsym(cpu.library, INDEX_FAULT_SYMBOL);
+  IndexFault *fault = dlsym(r->library, INDEX_FAULT_SYMBOL);
   IndexNote note = {.fault.found = 0};
-  void *own[2] = {malloc((size_t)n * size), malloc((size_t)n * size)}, *operand = (void *)(uintptr_t)words[0];
+  void *own[2] = {malloc((size_t)n * size), malloc((size_t)n * size)};
+  int64_t own_words[2] = {(int64_t)(uintptr_t)own[0], (int64_t)(uintptr_t)own[1]}, usual[2] = {words[0], words[1]};
+  const void *operand = (const void *)(uintptr_t)usual[0];
   CHECK(fault != NULL && own[0] && own[1] && u->nin == 1 && u->nout == 1);
   words[nwords - 2] = (int64_t)(uintptr_t)&note, words[nwords - 1] = 0;
   kernel(words, blocks, d->descending);
   CHECKF(!note.fault.found, "%s: notes %lld", c->name, (long long)note.fault.value);
-  words[0] = (int64_t)(uintptr_t)own[0], words[1] = (int64_t)(uintptr_t)own[1];
+  memcpy(words, own_words, sizeof own_words);
   for (int64_t first = 0; fault && first < n; first += 1 + n / 3) {
     note = (IndexNote){.fault.found = 0}, *fault = note.fault;
     spoil(own[0], operand, n, size, first);
-    call_c(&cpu, c, u, own, false);
+    call_c(r, c, u, own, false);
     for (int again = 0; again < 2; again++) { /* a later launch changes nothing */
       words[nwords - 1] = 7 + again;
       kernel(words, blocks, d->descending);
@@ -128,6 +133,7 @@ static void check_notes(const Dialect *d, const Case *c, const Unit *u, DialectK
            (long long)note.fault.place[0], (long long)fault->value, (long long)fault->place[0]);
     noted++;
   }
+  memcpy(words, usual, sizeof usual);
   free(own[0]), free(own[1]);
 }
 
@@ -146,8 +152,10 @@ static void call_dialect(const Runner *r, const Case *c, const Unit *u, void *co
   IndexNote unread = {.fault.found = 0};
   words[n] = (int64_t)(uintptr_t)&unread, words[n + 1] = 0; /* a kernel without a note takes fewer */
   kernel(words, value_of(c, k->launch.blocks), d->descending);
-  if (k->looks && !share) check_notes(d, c, u, kernel, words, n + 2);
-  if (!share && exact(c, u, k)) check_bits(c, u, ptr, "than on a CPU");
+  for (int i = 0; i < ncpus && !share; i++) {
+    if (k->looks) check_notes(&cpus[i], d, c, u, kernel, words, n + 2);
+    if (exact(c, u, k)) check_bits(&cpus[i], c, u, ptr, i ? "than on a CPU without AVX-512" : "than on a CPU");
+  }
 }
 
 static void *compile_dialect(Arena *a) {
@@ -247,20 +255,24 @@ static bool has_join(const UnitList *units) {
   return false;
 }
 
+static void growing_as_apart(const Case *c, const Runner *r) {
+  Case apart = *c;
+  apart.units = c->apart;
+  Memory x = run_units(c, r, false), y = run_units(&apart, r, false);
+  for (size_t i = 0; i < c->f->outputs.n; i++) {
+    Val v = c->f->outputs.items[i].value;
+    bool same = x.data[v] && y.data[v] && memcmp(x.data[v], y.data[v], x.bytes[v]) == 0;
+    CHECKF(same, "%s: output %s has other bits than apart", c->name, c->f->outputs.items[i].name);
+  }
+  free_memory(&x), free_memory(&y);
+}
+
 static void growing_is_part_of_attention(void) {
   int n = 0;
-  for (const Case *c = cpu.library ? cases : NULL; c; c = c->next) {
+  for (const Case *c = cases; c; c = c->next) {
     if (!c->apart || !c->here) continue;
     CHECKF(!has_join(c->units) && has_join(c->apart), "%s: the join is a kernel of its own", c->name);
-    Case apart = *c;
-    apart.units = c->apart;
-    Memory x = run_units(c, &cpu, false), y = run_units(&apart, &cpu, false);
-    for (size_t i = 0; i < c->f->outputs.n; i++) {
-      Val v = c->f->outputs.items[i].value;
-      bool same = x.data[v] && y.data[v] && memcmp(x.data[v], y.data[v], x.bytes[v]) == 0;
-      CHECKF(same, "%s: output %s has other bits than apart", c->name, c->f->outputs.items[i].name);
-    }
-    free_memory(&x), free_memory(&y);
+    for (int k = 0; k < ncpus; k++) growing_as_apart(c, &cpus[k]);
     n++;
   }
   CHECK(n > quarter_of(40));
@@ -268,14 +280,25 @@ static void growing_is_part_of_attention(void) {
 
 /* ---- all cases */
 
+/* Compiles for each of the machines.  Not under sanitizers, which do not reach into kernels. */
+static void compile_for_cpus(void) {
+#ifdef __x86_64__
+  static const char *const words[] = {"", "-mno-avx512f"};
+#else
+  static const char *const words[] = {""};
+#endif
+  int n = SANITIZED ? 1 : (int)(sizeof words / sizeof *words);
+  for (ncpus = 0; ncpus < n; ncpus++)
+    if (!(cpus[ncpus].library = compile_c(ncpus, words[ncpus]))) break;
+  CHECK(ncpus == n);
+}
+
 static void cpu_cases(void) {
-  cpu.library = compile_c();
-  CHECK(cpu.library != NULL);
-  for (const Case *c = cpu.library ? cases : NULL; c; c = c->next) {
-    if (!c->here) continue;
-    run_case(c, &cpu, false);
-    run_case(c, &cpu, true);
-  }
+  for (const Case *c = cases; c; c = c->next)
+    for (int i = 0; i < ncpus && c->here; i++) {
+      run_case(c, &cpus[i], false);
+      run_case(c, &cpus[i], true);
+    }
 }
 
 static int count_splits(const Case *c) {
@@ -341,7 +364,7 @@ static void cuda_cases(void) {
   Dialect d = {.descending = 0};
   Runner r = {.call = call_dialect, .library = compile_dialect(a), .more = &d};
   CHECK(r.library != NULL);
-  if (!cpu.library || !r.library) return;
+  if (!ncpus || !r.library) return;
   n = 0;
   for (const Case *c = cases; c; c = c->next) {
     if (c->apart) continue;
@@ -358,9 +381,9 @@ static void cuda_cases(void) {
 /* The same kernels for sizes of 0: no row, no element, nothing to reduce.  They run last, as they draw other inputs. */
 static void empty_cases(void) {
   int n = 0;
-  for (Case *c = cpu.library ? cases : NULL; c && c->units->work->device->kind == DEVICE_cpu; c = c->next)
-    for (int s = 0; c->here && s < 2; s++) n += run_case_empty(c, &cpu, s);
-  CHECKF(n >= quarter_of(300), "%d cases", n);
+  for (Case *c = cases; c && c->units->work->device->kind == DEVICE_cpu; c = c->next)
+    for (int s = 0; c->here && s < 2 * ncpus; s++) n += run_case_empty(c, &cpus[s / 2], s % 2);
+  CHECKF(n >= ncpus * quarter_of(300), "%d cases", n);
 }
 
 /* Every skeleton has run. */
@@ -373,6 +396,7 @@ static void all_shapes(void) {
 int main(void) {
   make_cases();
   RUN(growing_cases);
+  RUN(compile_for_cpus);
   RUN(cpu_cases);
   RUN(growing_is_part_of_attention);
   RUN(cuda_cases);
