@@ -13,7 +13,7 @@
  * Between the two is the number of the shard that each device holds (OnnxShards).  As a function of the rank, the
  * number of a shard along one dimension is a sum of digits of the rank; a mesh has an axis for each digit.
  *
- * Source: docs/proposals/0006-ONNXMultiDeviceProposal.md and 0007-ShardingFormalism.md of ONNX.  Not in a spec: partial
+ * Source: the Multi-Device Proposal (0006) and the Sharding Formalism (0007) of ONNX.  Not in a spec: partial
  * sums, since communication is implicit: the value is meant after they are added.  Nor are micro-batches, and parts of
  * unequal shares (ir/shares.h).
  */
