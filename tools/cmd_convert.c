@@ -40,7 +40,9 @@ static bool model_to_onnx(Tool *t, const char *in, const char *out) {
       pipeline_run(model.m, "inline", &(PassOptions){.verify = true}, t->diags)) {
     const Func *f = only_entry(t, &model);
     WeightReader *weights = driver_reader_open(model.m, t->diags);
-    if (f) packed = onnx_export(model.m, f, driver_reader_read, weights, "apc", APC_VERSION, &bytes, t->diags);
+    const OnnxExporting how = {
+        .weight = driver_reader_read, .context = weights, .producer = "apc", .version = APC_VERSION};
+    if (f) packed = onnx_export(model.m, f, &how, &bytes, t->diags);
     driver_reader_close(weights);
   }
   model_free(&model);

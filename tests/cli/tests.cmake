@@ -60,6 +60,7 @@ foreach(name
     loops
     onnx
     panels
+    planned
     planning
     profile
     same
