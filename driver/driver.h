@@ -58,9 +58,10 @@ typedef struct DriverOptions {
   double slower;            /* with least memory: the largest slowdown against the fastest plan, as a fraction */
   const DriverNamed *named; /* plans to compare with (driver/compare.h) */
   int nnamed;
-  const char *plan_file;  /* --plan; NULL to search */
-  const char *save_plan;  /* --save-plan; NULL if none */
-  const char *save_temps; /* the folder of --save-temps; NULL if none */
+  const char *plan_file;     /* --plan; NULL to search */
+  const char *configuration; /* --configuration: of the model's sharding annotations; NULL if not given */
+  const char *save_plan;     /* --save-plan; NULL if none */
+  const char *save_temps;    /* the folder of --save-temps; NULL if none */
   DriverEmbed embed;
   const Cache *cache;                /* keeps plans and machine code; NULL if none */
   const char *stub, *producer, *out; /* of the program: paths of the prebuilt runtime and, for DRIVER_artifact, of the

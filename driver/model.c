@@ -251,7 +251,8 @@ static bool import_onnx(const ModelOptions *o, OnnxFile *file, bool planned, Mod
                                .trained = o->train ? o->train->optimizer.train : NULL,
                                .rules = o->train ? o->train->rules : NULL,
                                .facts = &model->facts,
-                               .places = o->places};
+                               .places = o->places,
+                               .sharding = planned ? NULL : &model->sharding};
   bool ok = onnx_import(&model->m, file, &options, o->diags);
   safetensors_close(weights);
   return ok;

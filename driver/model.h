@@ -75,7 +75,8 @@ typedef struct Model {
   const char *name; /* the base name without extension, used to name outputs */
   ModelKind kind;
   Module *m;
-  TrainingFacts facts; /* of the weights, as the model file gives them */
+  TrainingFacts facts;                 /* of the weights, as the model file gives them */
+  const struct OnnxSharding *sharding; /* of an .onnx model, in the module's arena; NULL if none */
   int nentries;
   const char **entries; /* functions that can be requested, in order */
 } Model;

@@ -6,6 +6,7 @@
 
 #include "base/amount.h"
 #include "base/file.h"
+#include "driver/annotated.h"
 #include "driver/complete.h"
 #include "driver/fewest.h"
 #include "driver/internal.h"
@@ -252,7 +253,10 @@ Plan *driver_search_near(Build *b, const PlanOptions *options, int64_t micro_bat
 static Plan *search_near(Build *b, const PlanOptions *options) {
   Diags *why = diags_new(b->options.model.arena);
   Plan *p = driver_search_near(b, options, b->options.micro_batch, why);
-  if (!p && b->options.plan.said && !driver_is_stopped(b)) why = driver_blame_lines(b, why);
+  const PlanSaid *said = b->options.plan.said;
+  if (!p && said && said->file && !driver_is_stopped(b)) why = driver_blame_lines(b, why);
+  else if (!p && said) driver_blame_annotations(b, why);
+  if (p) driver_check_annotations(b, p);
   if (!p) driver_refuse(b, why);
   else if (why->errors) b->unfit = why;
   else diags_append(b->options.model.diags, why);
@@ -274,6 +278,7 @@ bool stage_plan(Build *b) {
   if (o->plan_file && !file) return false;
   if (o->ncalls && !driver_join_entries(b, o->ncalls, o->calls, (Loc){0})) return false;
   if (file && (!join_as_file_says(b, file) || (file->complete && !driver_complete(b, file)))) return false;
+  if (!file && !o->sizes && !driver_annotate(b)) return false;
   b->kept = false;
   Plan *kept = b->searches_anew ? NULL : driver_find_kept(b);
   if (kept) {

@@ -452,6 +452,7 @@ bool tool_load(Tool *t, const char *path, const Target *target, Build *b) {
   o->plan = plan_options(t, target);
   o->micro_batch = option_int(&t->options, OPT_micro_batch, 0);
   o->plan_file = option_text(&t->options, OPT_plan);
+  o->configuration = option_text(&t->options, OPT_configuration);
   o->save_plan = tool_prints_plan(t) ? NULL : option_text(&t->options, OPT_save_plan);
   return tool_calls(t, &o->calls, &o->ncalls) && objective_options(t, target, o) &&
          tool_pins(t, &o->plan.pins, &o->plan.npins) && tool_compared(t, &o->named, &o->nnamed) &&

@@ -10,6 +10,7 @@
 #include "base/safetensors.h"
 #include "base/text.h"
 #include "frontend/onnx/export.h"
+#include "frontend/onnx/sharding.h"
 #include "passes/pipeline.h"
 #include "tools/convert_trained.h"
 #include "tools/execute.h"
@@ -17,10 +18,20 @@
 #include "driver/ir_file.h"
 #include "driver/weights.h"
 
+/* Warns that the result has no sharding annotations, if the model has some. */
+static void warn_unannotated(const Tool *t, const Model *model) {
+  const OnnxSharding *x = model->sharding;
+  if (!x || !x->annotated) return;
+  diag_warning(t->diags, DIAG_onnx_sharding_unused, (Loc){.file = model->path},
+               "the sharding annotations of %zu node%s are not written", x->annotated, x->annotated == 1 ? "" : "s");
+  diag_help(t->diags, "--weights FILE.safetensors, from .onnx to .onnx, keeps them");
+}
+
 static bool model_to_ir(Tool *t, const char *in, const char *out) {
   Model model;
   bool ok = tool_model(t, in, &model) && tool_model_known(t, &model);
   const char *text = ok ? driver_ir_file_text(t->arena, model.m, out) : "";
+  if (ok) warn_unannotated(t, &model);
   model_free(&model);
   return ok && file_write(t->diags, out, 0666, text, strlen(text));
 }
@@ -39,6 +50,7 @@ static bool model_to_onnx(Tool *t, const char *in, const char *out) {
   if (tool_model(t, in, &model) && tool_model_known(t, &model) &&
       pipeline_run(model.m, "inline", &(PassOptions){.verify = true}, t->diags)) {
     const Func *f = only_entry(t, &model);
+    warn_unannotated(t, &model);
     WeightReader *weights = driver_reader_open(model.m, t->diags);
     const OnnxExporting how = {
         .weight = driver_reader_read, .context = weights, .producer = "apc", .version = APC_VERSION};

@@ -28,8 +28,8 @@ static const OptionId forcing[] = {
 #define DEGREE(name, place, label, help) OPT_##name,
 #include "passes/plan/degrees.def"
 #undef DEGREE
-    OPT_micro_batches, OPT_micro_batch, OPT_schedule,  OPT_zero,    OPT_recompute,
-    OPT_pin,           OPT_memory,      OPT_objective, OPT_optimize};
+    OPT_micro_batches, OPT_micro_batch,   OPT_schedule, OPT_zero,      OPT_recompute,
+    OPT_pin,           OPT_configuration, OPT_memory,   OPT_objective, OPT_optimize};
 
 static bool is_kept(OptionId id) {
   bool is = false;

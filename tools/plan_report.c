@@ -204,7 +204,7 @@ static void show_price(const Tool *t, const Build *b) {
 static void show_said(const Tool *t, const Build *b) {
   const PlanSaid *x = b->options.plan.said;
   if (x)
-    printf("  completes %s: %s of %s operations are given\n", x->file->file, show_count(t->arena, x->n),
+    printf("  completes %s: %s of %s operations are given\n", x->source, show_count(t->arena, x->n),
            show_count(t->arena, (int64_t)b->l1->ops.n));
 }
 
@@ -373,8 +373,8 @@ json_t *tool_plan_json(Tool *t, const Build *b) {
   const PlanSaid *said = b->options.plan.said;
   if (said)
     json_object_set_new(o, "completes",
-                        json_pack("{s:o, s:i, s:I}", "file", json_text(said->file->file), "said", said->n, "operations",
-                                  (json_int_t)b->l1->ops.n));
+                        json_pack("{s:o, s:i, s:I}", said->file ? "file" : "annotations", json_text(said->source),
+                                  "said", said->n, "operations", (json_int_t)b->l1->ops.n));
   if (p->traded) json_object_set_new(o, "objective", traded_json(p->traded));
   if (b->replicas) json_object_set_new(o, "objective", tool_goal_json(b));
   json_object_set_new(o, "alternatives", alternatives_json(b));

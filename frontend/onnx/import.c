@@ -524,7 +524,8 @@ static bool attempt(Module *m, OnnxFile *file, const OnnxImportOptions *options,
   if (!import_graph_order(&im)) return false;
   import_trained(&im);
   ok = import_ties(&im) && import_graph_mark_live(&im, NULL) && import_live_nodes(&im) && build_outputs(&im);
-  if (ok && !(options && options->planned)) import_check_sharding(&im);
+  const OnnxSharding *sharding = ok && !(options && options->planned) ? import_sharding(&im) : NULL;
+  if (options && options->sharding) *options->sharding = sharding;
   if (ok && options && options->places) note_places(&im, options->places);
   return ok;
 }

@@ -22,6 +22,7 @@
 #include "base/tensor.h"
 #include "frontend/onnx/file.h"
 #include "frontend/onnx/names.h"
+#include "frontend/onnx/sharding.h"
 #include "ir/training.h"
 
 /* Binds a symbolic dimension (a dim_param, or INPUT_dimK for an unnamed one) to a number. */
@@ -62,7 +63,8 @@ typedef struct OnnxImportOptions {
   const char *trained;        /* a glob of the names that are weights instead; NULL if none */
   const TrainingRules *rules; /* what the user says about weights; NULL if none */
   TrainingFacts *facts;       /* receives facts about them, in the module's arena; NULL if not needed */
-  OnnxPlaces *places;         /* receives them; NULL if not needed */
+  const OnnxSharding **sharding; /* receives the multi-device annotations, in the module's arena; NULL if not needed */
+  OnnxPlaces *places;            /* receives them; NULL if not needed */
   const struct Safetensors *weights; /* has the values of weights; NULL: the file's own */
 } OnnxImportOptions;
 

@@ -153,9 +153,8 @@ ImportItem *import_item_at(const Import *im, ImportItem *item, size_t node, size
 /* Marks the nodes that the graph's outputs need, except outputs that are not `wanted` (by output; NULL: all are). */
 bool import_graph_mark_live(Import *im, const bool *wanted);
 
-/* import_sharding.c: warns of multi-device annotations, which are not used, and of faults in them.  The graph is
- * imported. */
-void import_check_sharding(const Import *im);
+/* import_sharding.c: returns the multi-device annotations, and warns of faults in them.  The graph is imported. */
+const OnnxSharding *import_sharding(const Import *im);
 
 /* The names that a graph reads from outer graphs, each once. */
 OnnxReads import_graph_captures(Arena *a, const Onnx__GraphProto *g);

@@ -1,20 +1,28 @@
-/* frontend/onnx/import_sharding.c - checks the multi-device annotations of a model, and reports that they are not used.
+/* frontend/onnx/import_sharding.c - reads and checks the multi-device annotations of a model.
  *
  * In: the fields of IR version 11 (the ONNX Multi-Device Proposal and onnx.proto): a model
  * lists configurations of devices, and a node says, for a configuration, on which devices the shards of its operands
- * and results are.  Out: one warning that names the configurations, and one for each annotation that contradicts itself
- * or the graph.  ONNX lets a backend ignore annotations, so none of these is an error.
+ * and results are.  Out: the annotations of the graph's nodes (sharding.h), which driver/annotated.c makes a part of a
+ * plan; and a warning for each that contradicts itself or the graph.
  *
- * Not done: the planner does not follow the annotations.  Axes are checked only for tensors of the model's own graph
- * whose type the import computed.  Shards of unequal sizes are not reported, since ONNX permits them.
+ * Not done: annotations in functions and in graphs inside nodes are checked and counted only.  Axes are checked only
+ * for tensors of the model's own graph whose type the import computed.  Shards of unequal sizes are not reported, since
+ * ONNX permits them.
  */
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
-#include "base/text.h"
 #include "frontend/onnx/import_graph.h"
+#include "ir/layout/rule.h"
 
 enum { DEVICE_FIELD = 10, MOST_FAULTS = 16, MOST_CONFIGURATIONS = 1000 };
+
+/* A node of the model's graph, and its number among the nodes with calls expanded. */
+typedef struct Place {
+  const Onnx__NodeProto *node;
+  size_t at;
+} Place;
 
 typedef struct Check {
   const Import *im;
@@ -22,8 +30,9 @@ typedef struct Check {
   size_t n_configurations; /* that are looked at */
   const Onnx__NodeProto *node;
   Loc loc;
-  bool outer;       /* the node is in the model's graph, not in a graph or function inside it */
-  size_t annotated; /* nodes with annotations */
+  bool outer;          /* the node is in the model's graph, not in a graph or function inside it */
+  const Place *places; /* of the graph's nodes, ascending by node */
+  OnnxSharding *out;
   int faults;
 } Check;
 
@@ -41,11 +50,14 @@ static const OnnxOverlay__DeviceConfigurationProto *configuration_of(const Check
   return NULL;
 }
 
-static bool is_listed(const char *name, char *const *names, size_t n) {
+/* Returns the place of the name; -1 if it is not in the list. */
+static int place_in(const char *name, char *const *names, size_t n) {
   for (size_t i = 0; i < n; i++)
-    if (strcmp(names[i], name) == 0) return true;
-  return false;
+    if (strcmp(names[i], name) == 0) return (int)i;
+  return -1;
 }
+
+static bool is_listed(const char *name, char *const *names, size_t n) { return place_in(name, names, n) >= 0; }
 
 /* The devices that an entry of ShardingSpecProto.device stands for: a group of the map, or itself. */
 static const int64_t *devices_of(const OnnxOverlay__ShardingSpecProto *s, size_t i, size_t *n) {
@@ -111,20 +123,100 @@ static void check_axes(Check *c, const OnnxOverlay__ShardingSpecProto *s) {
     fault(c, "sharding of \"%s\": %" PRId64 " shards for %zu devices or groups", tensor, shards, s->n_device);
 }
 
+/* ---- the annotations of nodes */
+
+static int by_node(const void *x, const void *y) {
+  const uintptr_t a = (uintptr_t)((const Place *)x)->node, b = (uintptr_t)((const Place *)y)->node;
+  return (a > b) - (a < b);
+}
+
+static const Place *places(const Import *im) {
+  const OnnxNodes *nodes = &im->g->nodes;
+  Place *list = ARENA_ARRAY(im->m->arena, Place, nodes->n + 1);
+  for (size_t i = 0; i < nodes->n; i++) list[i] = (Place){nodes->items[i], i};
+  qsort(list, nodes->n, sizeof *list, by_node);
+  return list;
+}
+
+/* Returns the place of the node; NULL if it is a call, which has been expanded. */
+static const Place *place_of(const Check *c) {
+  return bsearch(&(Place){c->node, 0}, c->places, c->im->g->nodes.n, sizeof *c->places, by_node);
+}
+
+static void *arena_allocate(void *arena, size_t n) { return arena_alloc(arena, n); }
+static void arena_release(void *arena, void *bytes) { (void)arena, (void)bytes; }
+
+/* Copies the message, whose file may be closed, into the arena. */
+static const OnnxOverlay__ShardingSpecProto *kept(Arena *a, const OnnxOverlay__ShardingSpecProto *s) {
+  ProtobufCAllocator allocator = {arena_allocate, arena_release, a};
+  const size_t n = onnx_overlay__sharding_spec_proto__get_packed_size(s);
+  uint8_t *bytes = ARENA_ARRAY(a, uint8_t, n + 1);
+  onnx_overlay__sharding_spec_proto__pack(s, bytes);
+  return onnx_overlay__sharding_spec_proto__unpack(&allocator, n, bytes);
+}
+
+/* Returns the dimensions over which a product of the node sums that reads the value; 0 if there is none.  The
+ * operations of a node are one after the other, up to the one of its first result. */
+static uint32_t summed_dims(const Check *c, const char *node, Val v) {
+  const Func *f = c->im->b.f;
+  const ImportItem *result = c->node->n_output ? import_find(c->im, c->node->output[0]) : NULL;
+  uint32_t dims = 0;
+  if (!result || !result->val) return 0;
+  for (int i = f->values.items[result->val].op; i >= 0; i--) {
+    const Op *op = &f->ops.items[i];
+    if (!op->loc.node || (op->kind != OP_param && strcmp(op->loc.node, node) != 0)) break;
+    const Rule *r = op_is_contraction(op->kind) ? rule_of(c->im->m, f, op) : NULL;
+    for (int j = 0; r && j < op->nin; j++)
+      for (int d = 0; op->in[j] == v && d < r->operands[j].rank; d++) {
+        const DimFactors *dim = &r->operands[j].dims[d];
+        dims |= (uint32_t)(dim->n && r->factors[dim->f[0]].kind == FK_REDUCE) << d;
+      }
+  }
+  return dims;
+}
+
+static OnnxTensorSharding tensor_sharding(const Check *c, const OnnxOverlay__ShardingSpecProto *s, bool malformed,
+                                          const char *node) {
+  const char *tensor = onnx_text(s->tensor_name);
+  const Func *f = c->im->b.f;
+  const ImportItem *item = import_find(c->im, tensor);
+  OnnxTensorSharding out = {.tensor = arena_strdup(c->im->m->arena, tensor),
+                            .result = is_listed(tensor, c->node->output, c->node->n_output),
+                            .malformed = malformed,
+                            .place = place_in(tensor, c->node->input, c->node->n_input),
+                            .spec = kept(c->im->m->arena, s),
+                            .type = item ? item->type : NULL};
+  if (out.result) out.place = place_in(tensor, c->node->output, c->node->n_output);
+  if (!item || !item->val) return out;
+  const Op *op = &f->ops.items[f->values.items[item->val].op];
+  out.maker = op->name, out.number = (int)(item->val - op->out);
+  if (!out.result) out.summed = summed_dims(c, node, item->val);
+  return out;
+}
+
 static void check_node(Check *c, const OnnxOverlay__NodeDeviceConfigurationProto *n) {
+  Arena *a = c->im->m->arena;
   const OnnxOverlay__DeviceConfigurationProto *of = configuration_of(c, onnx_text(n->configuration_id));
   if (!of) {
     fault(c, "the model has no device configuration \"%s\"", onnx_text(n->configuration_id));
     return;
   }
+  const Place *place = c->outer ? place_of(c) : NULL;
+  OnnxNodeSharding out = {.node = place ? c->im->g->names[place->at] : NULL,
+                          .configuration = arena_strdup(a, onnx_text(of->name)),
+                          .staged = n->has_pipeline_stage,
+                          .stage = n->pipeline_stage};
   for (size_t i = 0; i < n->n_sharding_spec; i++) {
     const OnnxOverlay__ShardingSpecProto *s = n->sharding_spec[i];
     const char *tensor = onnx_text(s->tensor_name);
+    const int before = c->faults;
     if (!is_listed(tensor, c->node->input, c->node->n_input) && !is_listed(tensor, c->node->output, c->node->n_output))
       fault(c, "sharding of \"%s\", which is no operand or result of the node", tensor);
     check_devices(c, s, of->num_devices);
     check_axes(c, s);
+    if (place) ARENA_PUSH(a, &out.tensors, tensor_sharding(c, s, c->faults > before, out.node));
   }
+  if (place) ARENA_PUSH(a, &c->out->nodes, out);
 }
 
 /* True if the node may have the field.  Most have none, and need not be packed for a look at it. */
@@ -149,7 +241,8 @@ static void check_annotations(Check *c, const Onnx__NodeProto *node, const OnnxO
   c->node = node;
   c->loc = (Loc){.file = c->im->loc.file, .node = module_string(c->im->m, name)};
   for (size_t k = 0; k < n->n_device_configurations; k++) check_node(c, n->device_configurations[k]);
-  c->annotated += n->n_device_configurations > 0;
+  c->out->annotated += n->n_device_configurations > 0;
+  c->out->inside += n->n_device_configurations > 0 && !(c->outer && place_of(c));
 }
 
 /* `outer`: the nodes are those of the model's graph, whose values have known types. */
@@ -180,34 +273,29 @@ static void check_configurations(Check *c) {
   }
 }
 
-/* Formats "a" (2 devices), "b" (4 devices). */
-static const char *configurations_text(const Check *c) {
-  Text text = {.arena = c->im->m->arena};
-  for (size_t i = 0; i < c->n_configurations && i < MOST_FAULTS; i++) {
+static void keep_configurations(const Check *c) {
+  Arena *a = c->im->m->arena;
+  for (size_t i = 0; i < c->n_configurations; i++) {
     const OnnxOverlay__DeviceConfigurationProto *x = c->model->configuration[i];
-    text_printf(&text, "%s\"%s\" (%d devices)", i ? ", " : "", onnx_text(x->name), x->num_devices);
+    const OnnxDevices kept = {arena_strdup(a, onnx_text(x->name)), x->num_devices};
+    if (configuration_of(c, onnx_text(x->name)) == x) ARENA_PUSH(a, &c->out->configurations, kept);
   }
-  if (c->model->n_configuration > MOST_FAULTS) text_add(&text, ", and more");
-  return text.n ? text_str(&text) : "none";
 }
 
-void import_check_sharding(const Import *im) {
+const OnnxSharding *import_sharding(const Import *im) {
+  OnnxSharding *out = ARENA_NEW(im->m->arena, OnnxSharding);
   OnnxOverlay__ModelProto *model = onnx_model_overlay(onnx_file_model(im->file));
-  if (!model) return;
-  Check c = {.im = im, .model = model, .n_configurations = model->n_configuration};
+  if (!model) return out;
+  Check c = {.im = im, .model = model, .n_configurations = model->n_configuration, .out = out};
   if (c.n_configurations > MOST_CONFIGURATIONS) c.n_configurations = MOST_CONFIGURATIONS;
+  if (c.n_configurations) c.places = places(im);
   check_configurations(&c);
+  keep_configurations(&c);
   const Onnx__ModelProto *m = onnx_file_model(im->file);
   check_nodes(&c, m->graph->node, m->graph->n_node, true);
   for (size_t i = 0; i < m->n_functions; i++) check_nodes(&c, m->functions[i]->node, m->functions[i]->n_node, false);
-  c.loc = im->loc;
   if (c.faults > MOST_FAULTS)
-    diag_note(im->d, c.loc, "%d more annotations contradict themselves or the graph", c.faults - MOST_FAULTS);
-  if (c.annotated) {
-    diag_warning(im->d, DIAG_onnx_sharding_unused, c.loc,
-                 "the sharding annotations of %zu node%s are not used; configurations: %s", c.annotated,
-                 c.annotated == 1 ? "" : "s", configurations_text(&c));
-    diag_help(im->d, "apc chooses the layouts; --pin and --plan force some");
-  }
+    diag_note(im->d, im->loc, "%d more annotations contradict themselves or the graph", c.faults - MOST_FAULTS);
   onnx_overlay__model_proto__free_unpacked(model, NULL);
+  return out;
 }

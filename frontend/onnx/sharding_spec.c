@@ -233,12 +233,25 @@ static bool counts(const Mesh *mesh, const DimLayout *dim, const int *at, int64_
   return below == parts;
 }
 
+/* True if as many devices hold each shard. */
+static bool even(Arena *a, const OnnxShards *s) {
+  size_t shards = 1, held = 0;
+  for (int d = 0; d < s->rank; d++) shards *= (size_t)s->parts[d];
+  size_t *devices = ARENA_ARRAY(a, size_t, shards);
+  for (int r = 0; r < s->devices; r++)
+    if (s->holds[r]) devices[shard_of(s, r)]++, held++;
+  bool same = true;
+  for (size_t i = 0; i < shards; i++) same &= devices[i] * shards == held;
+  return same;
+}
+
 bool onnx_digits_add(OnnxDigits *d, Arena *a, const OnnxShards *s, int first, const char **why) {
   for (int r = 0; r < s->devices; r++)
     if (s->holds[r] != (r >= first && r < first + d->ranks))
       return *why = arena_printf(a, "%s device %d, where the node runs on devices %d to %d",
                                  s->holds[r] ? "uses" : "does not use", r, first, first + d->ranks - 1),
              false;
+  if (!even(a, s)) return *why = "has groups of unequal sizes", false;
   for (int dim = 0; dim < s->rank; dim++) {
     int places[32], n;
     bool ok = s->at[dim][first] == 0 && find_digits(s->at[dim] + first, d->ranks, places, &n);

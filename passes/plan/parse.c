@@ -244,23 +244,26 @@ static bool check_carries(Fitting *p) {
   return true;
 }
 
+const char *plan_cut_refused(Module *m, const Func *f, size_t op) {
+  Loops loops = loops_of(m->arena, f);
+  const size_t *home = homes_of(m->arena, f, derived_ops(m->arena, f));
+  const Loop *cut = loop_cut_at(&loops, op);
+  if (cut)
+    return arena_printf(m->arena, "is inside the loop \"%s\", which lies in one stage", f->ops.items[cut->begin].name);
+  if (!home || home[op] == op) return NULL;
+  return arena_printf(m->arena, "is not an operation of the forward pass, which stages cut; it is placed with \"%s\"",
+                      f->ops.items[home[op]].name);
+}
+
 /* Finds the first operation of every stage. */
 static bool find_cuts(Fitting *p, size_t *cuts) {
-  Loops loops = loops_of(p->m->arena, p->f);
-  const size_t *home = homes_of(p->m->arena, p->f, derived_ops(p->m->arena, p->f));
   for (int s = 1; s < p->plan->mesh.stages; s++) {
     const PlanFileStage *stage = &p->file->stages[s];
     const Named *found = bsearch(&(Named){stage->op, 0}, p->names, p->f->ops.n, sizeof *p->names, compare_named);
     if (!found) return diag_error(p->d, DIAG_plan_model, stage->loc, "there is no operation \"%s\"", stage->op);
     cuts[s] = found->op;
-    const Loop *cut = loop_cut_at(&loops, cuts[s]);
-    if (cut)
-      return diag_error(p->d, DIAG_plan_model, stage->loc, "\"%s\" is inside the loop \"%s\", which lies in one stage",
-                        stage->op, p->f->ops.items[cut->begin].name);
-    if (home && home[cuts[s]] != cuts[s])
-      return diag_error(p->d, DIAG_plan_model, stage->loc,
-                        "\"%s\" is not an operation of the forward pass, which stages cut; it is placed with \"%s\"",
-                        stage->op, p->f->ops.items[home[cuts[s]]].name);
+    const char *why = plan_cut_refused(p->m, p->f, cuts[s]);
+    if (why) return diag_error(p->d, DIAG_plan_model, stage->loc, "\"%s\" %s", stage->op, why);
     if (cuts[s] <= cuts[s - 1])
       return diag_error(p->d, DIAG_plan_model, stage->loc, "stage %d begins before stage %d", s, s - 1);
   }
@@ -485,7 +488,7 @@ static bool said_cuts(Fitting *p, PlanSaid *x) {
 PlanSaid *plan_said(Module *m, const Func *f, const Target *t, const PlanFile *file, Diags *d) {
   Fitting p = {.m = m, .f = f, .t = t, .d = d, .rules = rules_of(m, f), .file = file};
   PlanSaid *x = ARENA_NEW(m->arena, PlanSaid);
-  *x = (PlanSaid){.file = file, .has_mesh = file->stages != NULL, .time = "mb"};
+  *x = (PlanSaid){.file = file, .source = file->file, .has_mesh = file->stages != NULL, .time = "mb"};
   p.plan = ARENA_NEW(m->arena, Plan);
   p.plan->graph = plan_graph_hash(m, f);
   if ((file->func && !check_graph(&p)) || (file->target && !check_ranks(&p))) return NULL;

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "base/hash.h"
 #include "ir/shares.h"
 
 int said_degree(const MeshAxis *axis) {
@@ -82,4 +83,69 @@ bool said_holds(const PlanSaid *x, size_t op, const Mesh *mesh, const int *degre
     if (mesh->axes[i].temporal && said == SAID_OPEN && has != SAID_NONE && s->picks[0].axis != i) return false;
   }
   return x->has_mesh ? in_order(x, line, mesh, s) : has_degrees(line, mesh, degrees);
+}
+
+/* ---- layouts */
+
+/* Returns the dimension of the tensor that has the factor; -1 if none. */
+static int dim_of_factor(const TensorFactors *t, int factor) {
+  for (int d = 0; d < t->rank; d++)
+    for (int i = 0; i < t->dims[d].n; i++)
+      if (t->dims[d].f[i] == factor) return d;
+  return -1;
+}
+
+/* Returns the dimension that the axis splits; -1 if none. */
+static int dim_of_axis(const Layout *l, int axis) {
+  for (int d = 0; d < l->rank; d++)
+    for (int i = 0; i < l->dims[d].n; i++)
+      if (l->dims[d].axes[i] == axis) return d;
+  return -1;
+}
+
+int said_layouts_pick(const PlanSaid *x, size_t op, const Mesh *mesh, int axis, int factor) {
+  int answer = SAID_OPEN;
+  if (!said_has_layouts(x, op) || mesh->axes[axis].temporal) return answer;
+  for (size_t i = 0; i < x->layouts[op].n; i++) {
+    const SaidLayout *l = &x->layouts[op].items[i];
+    const int needed = dim_of_axis(&l->layout, axis_said(x, mesh, axis, -1));
+    if (needed != dim_of_factor(&l->factors, factor)) return 0;
+    if (needed >= 0) answer = 1;
+  }
+  return answer;
+}
+
+/* True if the places of the dimension are split over these axes, major to minor. */
+static bool is_split_so(const PlanSaid *x, const Mesh *mesh, const DimFactors *factors, const DimLayout *said,
+                        const Strategy *s) {
+  int n = 0;
+  for (int i = 0; i < factors->n; i++)
+    for (int k = 0; k < s->n; k++) {
+      if (s->picks[k].factor != factors->f[i] || mesh->axes[s->picks[k].axis].temporal) continue;
+      if (n == said->n || said->axes[n] != axis_said(x, mesh, s->picks[k].axis, -1)) return false;
+      n++;
+    }
+  return n == said->n;
+}
+
+bool said_layouts_hold(const PlanSaid *x, size_t op, const Mesh *mesh, const Strategy *s) {
+  if (!said_has_layouts(x, op)) return true;
+  for (size_t i = 0; i < x->layouts[op].n; i++) {
+    const SaidLayout *l = &x->layouts[op].items[i];
+    for (int d = 0; d < l->layout.rank; d++)
+      if (!is_split_so(x, mesh, &l->factors.dims[d], &l->layout.dims[d], s)) return false;
+  }
+  return true;
+}
+
+uint64_t said_layouts_mark(const PlanSaid *x, size_t op) {
+  uint64_t mark = 0;
+  if (!said_has_layouts(x, op)) return mark;
+  for (size_t i = 0; i < x->layouts[op].n; i++) {
+    const SaidLayout *l = &x->layouts[op].items[i];
+    mark = hash64(&l->tensor, sizeof l->tensor, mark + 1);
+    for (int d = 0; d < l->layout.rank; d++)
+      mark = hash64(l->layout.dims[d].axes, (size_t)l->layout.dims[d].n, mark + 1);
+  }
+  return mark;
 }

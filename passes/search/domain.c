@@ -29,8 +29,12 @@ static int factor_said(const Making *k, int axis) {
   return line_of(k) ? said_factor(k->in->said, k->index, &k->in->m->mesh, axis, k->in->uses[axis].degree) : SAID_OPEN;
 }
 
+/* Its strategy, or layouts of its operands and results, are given. */
+static bool is_said(const Making *k) { return line_of(k) || said_has_layouts(k->in->said, k->index); }
+
 static bool line_holds(const Making *k, const Strategy *s) {
   int degrees[MAX_AXES];
+  if (!said_layouts_hold(k->in->said, k->index, &k->in->m->mesh, s)) return false;
   if (!line_of(k)) return true;
   for (int i = 0; i < MAX_AXES; i++) degrees[i] = k->in->uses[i].degree;
   return said_holds(k->in->said, k->index, &k->in->m->mesh, degrees, s);
@@ -39,6 +43,8 @@ static bool line_holds(const Making *k, const Strategy *s) {
 static bool pick_allowed(const Making *k, Pick p) {
   int said = factor_said(k, p.axis);
   if (said != SAID_OPEN) return said == p.factor;
+  said = said_layouts_pick(k->in->said, k->index, &k->in->m->mesh, p.axis, p.factor);
+  if (said != SAID_OPEN) return said;
   const Factor *f = &k->rule->factors[p.factor];
   const AxisUse *use = &k->in->uses[p.axis];
   Label l = k->labels->factors[p.factor];
@@ -116,7 +122,7 @@ static bool strategy_allowed(const Making *k, const Strategy *s) {
   if (!zero_allowed(k, s) || !pins_hold(k, s) || !line_holds(k, s)) return false;
   for (int i = 0; i < s->n; i++) timed |= k->in->m->mesh.axes[s->picks[i].axis].temporal;
   if (search_mesh_time_axis(&k->in->m->mesh) >= 0 && !timed && !may_be_whole(k)) return false;
-  return line_of(k) || cost_parts_filled(k->in->cost, k->rule, s, k->in->micro);
+  return is_said(k) || cost_parts_filled(k->in->cost, k->rule, s, k->in->micro);
 }
 
 /* Scalars are summed rank by rank, and once over all ranks: sums of many of them, as the norm of all gradients, would
@@ -235,7 +241,7 @@ static int enumerate(const Making *k, Arena *a, const Strategy **out) {
   for (int i = 0; i < k->in->m->mesh.naxes; i++)
     for (int f = 0; f < k->rule->nfactors; f++)
       factors[i] |= (uint32_t)pick_allowed(k, (Pick){(uint8_t)i, (uint8_t)f}) << f;
-  bool orders = line_of(k) && k->in->said->has_mesh;
+  bool orders = is_said(k) && k->in->said->has_mesh;
   return strategy_enumerate_among(a, k->in->m, k->rule, orders, factors, out);
 }
 
@@ -245,7 +251,7 @@ Domain *domain_new(const GraphInput *in, Arena *a, int class) {
   const Strategy *all;
   int n = enumerate(&k, scratch, &all), most_kept = 0;
   double most = 1;
-  bool scalars = is_sum_of_scalars(&k) && !line_of(&k);
+  bool scalars = is_sum_of_scalars(&k) && !is_said(&k);
   bool *allowed = ARENA_ARRAY(scratch, bool, n);
   for (int i = 0; i < n; i++) {
     if (in->symmetry && !symmetry_stands(in->symmetry, &all[i])) continue;

@@ -601,7 +601,8 @@ static const uint64_t *marks_of(const Search *s) {
   uint64_t *marks = ARENA_ARRAY(s->arena, uint64_t, s->f->ops.n + 1);
   for (size_t i = 0; i < s->f->ops.n; i++) {
     const SaidStrategy *line = s->said->strategies[i];
-    const uint64_t key[] = {s->pinned ? s->pinned[i] : 0, line ? (uint64_t)line->loc.line : 0};
+    const uint64_t key[] = {s->pinned ? s->pinned[i] : 0, line ? (uint64_t)line->loc.line : 0,
+                            said_layouts_mark(s->said, i)};
     marks[i] = hash64(key, sizeof key, 0);
   }
   return marks;
@@ -613,6 +614,9 @@ static bool lines_have_layouts(const Search *s, Diags *d) {
     const SaidStrategy *line = s->said->strategies[i];
     const Op *op = &s->f->ops.items[i];
     int time = s->shape->time_factor[i], factor = SAID_NONE;
+    if (s->shape->class[i] < 0 && said_has_layouts(s->said, i))
+      return diag_error(d, DIAG_plan_strategy, op->loc, "%s \"%s\" has no layout of its own, which %s gives it",
+                        op_name(op->kind), op->name, s->said->source);
     if (!line) continue;
     if (s->shape->class[i] < 0 && line->s.n)
       return diag_error(d, DIAG_plan_strategy, line->loc, "%s \"%s\" has no layout of its own", op_name(op->kind),

@@ -168,7 +168,8 @@ const Outcome *search_nearest_outcome(const SearchRun *run) {
 Plan *refuse(const Search *s, Diags *d) {
   const Outcome *nearest = search_nearest_outcome(&s->run);
   const char *why = nearest && nearest->why_not ? nearest->why_not
-                    : s->said                   ? "no mesh satisfies the plan file"
+                    : s->said && s->said->file  ? "no mesh satisfies the plan file"
+                    : s->said                   ? "no mesh satisfies what is given"
                                                 : "the forced degrees do not fit its ranks";
   bool large = nearest && nearest->price.memory.needs > s->limit, weights = s->resident > s->limit;
   diag_error(d, DIAG_plan_infeasible, (Loc){0},

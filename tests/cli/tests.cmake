@@ -10,6 +10,7 @@ set(needs_of_recurrent NEEDS test_onnx_recurrent)
 set(needs_of_runtime NEEDS onnx_runtime)
 set(needs_of_samples NEEDS test_onnx_samples)
 foreach(name
+    annotated
     artifact
     asked
     before

@@ -124,7 +124,7 @@ static void specs_without_a_mesh(void) {
   const int64_t uneven[][6] = {{-1, 0, 99}, {-2, 1, 2, 3, 99}}, crossed[][6] = {{-1, 0, 3, 99}, {-2, 1, 2, 99}};
   CHECK_STR(refused(spec_of((int64_t[]){1, 0}, 2, NULL, 0, halves, 2), 2), order);
   CHECK_STR(refused(spec_of((int64_t[]){0, 1, 3, 2}, 4, NULL, 0, quarters, 2), 4), order);
-  CHECK_STR(refused(spec_of((int64_t[]){-1, -2}, 2, uneven, 2, halves, 2), 4), order);
+  CHECK_STR(refused(spec_of((int64_t[]){-1, -2}, 2, uneven, 2, halves, 2), 4), "has groups of unequal sizes");
   CHECK_STR(refused(spec_of((int64_t[]){-1, -2}, 2, crossed, 2, halves, 2), 4), order);
   CHECK_STR(refused(spec_of((int64_t[]){0, 2, 1, 3}, 4, NULL, 0, quarters, 2), 4), "");
   CHECK_STR(refused(spec_of((int64_t[]){0, 1}, 2, NULL, 0, halves, 2), 4),
