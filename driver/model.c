@@ -13,6 +13,7 @@
 #include "driver/ir_file.h"
 #include "driver/weights.h"
 #include "frontend/onnx/import.h"
+#include "frontend/onnx/notes.h"
 #include "ir/opaque.h"
 #include "passes/rewrite/bind.h"
 #include "program/artifact.h"
@@ -234,27 +235,46 @@ bool model_check_known(const ModelOptions *o, const Model *model) {
   return !o->computes || !opaque_any(model->m);
 }
 
-static bool load_onnx(const ModelOptions *o, Model *model) {
+static bool import_onnx(const ModelOptions *o, OnnxFile *file, bool planned, Model *model) {
   Safetensors *weights = o->weights ? safetensors_open(o->diags, o->weights) : NULL;
   if (o->weights && !weights) return false;
-  OnnxFile *file = onnx_file_open(o->diags, model->path);
-  if (!file) return safetensors_close(weights), false;
   OnnxDim *list = ARENA_ARRAY(o->arena, OnnxDim, o->ndims);
   for (size_t i = 0; i < o->ndims; i++) list[i] = (OnnxDim){onnx_dim_name(o->arena, o->dims[i].name), o->dims[i].size};
   OnnxImportOptions options = {.dims = list,
                                .ndims = o->ndims,
                                .values = o->values,
                                .nvalues = o->nvalues,
+                               .planned = planned,
                                .unknown_as_opaque = !o->computes,
                                .training = o->train != NULL,
                                .weights = weights,
                                .trained = o->train ? o->train->optimizer.train : NULL,
                                .rules = o->train ? o->train->rules : NULL,
                                .facts = &model->facts,
-                               .sharding = &model->sharding};
+                               .places = o->places,
+                               .sharding = planned ? NULL : &model->sharding};
   bool ok = onnx_import(&model->m, file, &options, o->diags);
-  onnx_file_close(file);
   safetensors_close(weights);
+  return ok;
+}
+
+/* Reads the model that apc kept in the file as IR text, with the weights of the file. */
+static bool load_kept(const ModelOptions *o, OnnxFile *file, const OnnxNotes *notes, Model *model) {
+  model->kind = MODEL_IR;
+  model->m = ir_parse(model->path, notes->model, o->diags);
+  return model->m && onnx_notes_attach(file, model->m, o->diags) && bind_dims(o, model->m);
+}
+
+static bool load_onnx(const ModelOptions *o, Model *model) {
+  OnnxFile *file = onnx_file_open(o->diags, model->path);
+  OnnxNotes notes;
+  if (!file) return false;
+  const OnnxNoted noted = onnx_notes_read(file, &notes, o->diags);
+  if (noted == ONNX_NOTED_ANOTHER)
+    diag_warning(o->diags, DIAG_onnx_noted, (Loc){.file = model->path},
+                 "the graph is not the one for which apc wrote a plan into this file; the plan is not used");
+  bool ok = notes.model ? load_kept(o, file, &notes, model) : import_onnx(o, file, noted == ONNX_NOTED, model);
+  onnx_file_close(file);
   return ok;
 }
 

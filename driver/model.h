@@ -49,7 +49,8 @@ typedef struct ModelOptions {
   size_t ndims, nhints;
   struct OnnxValue *values; /* of inputs, which an .onnx model may need (frontend/onnx/import.h) */
   size_t nvalues;
-  const InputShape *shapes; /* --shape */
+  struct OnnxPlaces *places; /* receives where the parts of an .onnx model are in the function; NULL if not needed */
+  const InputShape *shapes;  /* --shape */
   size_t nshapes;
   const DslDefine *defines; /* -D; .apc only */
   int ndefines;

@@ -15,6 +15,7 @@
 #include "driver/micro_batch.h"
 #include "driver/objective.h"
 #include "driver/replicas.h"
+#include "frontend/onnx/notes.h"
 #include "ir/joint.h"
 #include "ir/schedule.h"
 #include "passes/plan/file.h"
@@ -156,6 +157,20 @@ bool driver_save_plan(const Build *b) {
 
 /* ---- the stage */
 
+/* Returns the text of the file of --plan: a plan file, or what --emit=onnx kept in an ONNX file. */
+static const char *file_text(const DriverOptions *o) {
+  Diags *d = o->model.diags;
+  OnnxNotes notes;
+  if (model_kind(o->plan_file) != MODEL_ONNX) return file_read_text(d, o->model.arena, o->plan_file, NULL);
+  OnnxFile *f = onnx_file_open(d, o->plan_file);
+  const OnnxNoted noted = f ? onnx_notes_read(f, &notes, d) : ONNX_NOTED_NOTHING;
+  onnx_file_close(f);
+  if (f && noted != ONNX_NOTED)
+    diag_error(d, DIAG_onnx_noted, (Loc){.file = o->plan_file}, "the file has %s",
+               noted == ONNX_NOTED_ANOTHER ? "a plan for another graph" : "no plan of apc");
+  return noted == ONNX_NOTED ? notes.plan : NULL;
+}
+
 void driver_take_plan(Build *b, Plan *p) {
   driver_go_back(b, DRIVER_lower);
   b->plan = p;
@@ -258,7 +273,7 @@ bool driver_refuse(Build *b, const Diags *why) {
 bool stage_plan(Build *b) {
   const DriverOptions *o = &b->options;
   driver_watch_stage(&o->model.watch, o->model.arena, "Planning", "%s on %s", b->model.path, o->target_text);
-  const char *text = o->plan_file ? file_read_text(o->model.diags, o->model.arena, o->plan_file, NULL) : NULL;
+  const char *text = o->plan_file ? file_text(o) : NULL;
   const PlanFile *file = text ? plan_file_read(o->model.arena, o->plan_file, text, o->model.diags) : NULL;
   if (o->plan_file && !file) return false;
   if (o->ncalls && !driver_join_entries(b, o->ncalls, o->calls, (Loc){0})) return false;

@@ -256,6 +256,13 @@ typedef struct Func {
   } outputs;
 } Func;
 
+/* A value that a pass left under its name with its dimensions in another order: dimension d of the model's value is
+ * dimension at[d]. */
+typedef struct ValueOrder {
+  const char *name;
+  int rank, at[MAX_RANK];
+} ValueOrder;
+
 typedef struct Module {
   Arena *arena;
   struct Interned *interned; /* strings, expressions, types, layouts */
@@ -283,7 +290,11 @@ typedef struct Module {
   struct {
     Func **items;
     size_t n, cap;
-  } made;                 /* by func_new, and not dropped yet */
+  } made; /* by func_new, and not dropped yet */
+  struct {
+    ValueOrder *items;
+    size_t n, cap;
+  } orders;
   const char *expr_fault; /* why some size could not be computed (expr.h); NULL if none failed.  Reported as rule V3 */
   Loc expr_fault_at;      /* of the operation that was built next */
 } Module;
@@ -307,6 +318,11 @@ void module_state_remove(Module *m, const char *name);                          
 Func *module_func(const Module *m, const char *name);                                 /* NULL if there is none */
 Func *module_func_add(Module *m, const char *name, int level); /* replaces a function of that name */
 void module_func_remove(Module *m, const Func *f);             /* does nothing if f is not in the module */
+
+/* The order of the value of that name; NULL if it is the model's. */
+const ValueOrder *module_order(const Module *m, const char *name);
+/* Notes that dimension d of the value is dimension at[d] from now on. */
+void module_order_note(Module *m, const char *name, int rank, const int *at);
 
 /* A new function that is not in the module.  It lives until module_funcs_drop, or as long as the module if it is
  * added. */

@@ -196,6 +196,19 @@ void module_func_remove(Module *m, const Func *f) {
   m->funcs.n = n;
 }
 
+const ValueOrder *module_order(const Module *m, const char *name) {
+  for (size_t i = 0; i < m->orders.n; i++)
+    if (strcmp(m->orders.items[i].name, name) == 0) return &m->orders.items[i];
+  return NULL;
+}
+
+void module_order_note(Module *m, const char *name, int rank, const int *at) {
+  ValueOrder *known = (ValueOrder *)(uintptr_t)module_order(m, name), order = {.name = name, .rank = rank};
+  for (int d = 0; d < rank; d++) order.at[d] = known && known->rank == rank ? at[known->at[d]] : at[d];
+  if (known) *known = order;
+  else ARENA_PUSH(m->arena, &m->orders, order);
+}
+
 Func *func_new(Module *m, const char *name, int level) {
   Arena *own = arena_new();
   Func *f = ARENA_NEW(own, Func);

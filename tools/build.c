@@ -243,6 +243,17 @@ bool tool_model_parameters(Tool *t, const char *path, DslParameters *parameters,
   return model_load(&o, out);
 }
 
+bool tool_model_again(Tool *t, const char *path, struct OnnxPlaces *places, Model *out) {
+  ModelOptions o;
+  *out = (Model){0};
+  if (!model_options(t, path, &o)) return false;
+  o.places = places, o.watch = (DriverWatch){0};
+  o.diags = diags_new(t->arena); /* warnings were reported at the first reading */
+  bool ok = model_load(&o, out);
+  if (!ok) diags_append(t->diags, o.diags);
+  return ok;
+}
+
 bool tool_model_with_own_weights(Tool *t, const char *path, Model *out) {
   ModelOptions o;
   *out = (Model){0};

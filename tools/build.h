@@ -12,6 +12,9 @@
 bool tool_model(Tool *t, const char *path, Model *out);
 /* As tool_model; also gives the parameters of an .apc model, in the arena of `parameters`. */
 bool tool_model_parameters(Tool *t, const char *path, DslParameters *parameters, Model *out);
+/* As tool_model, for a model that was read before: reports errors only.  Also gives the places of an .onnx model's
+ * parts. */
+bool tool_model_again(Tool *t, const char *path, struct OnnxPlaces *places, Model *out);
 /* As tool_model, but ignores a file of --weights. */
 bool tool_model_with_own_weights(Tool *t, const char *path, Model *out);
 /* As tool_model, without passes: with --train, the training step of the model as imported. */

@@ -52,7 +52,9 @@ static bool model_to_onnx(Tool *t, const char *in, const char *out) {
     const Func *f = only_entry(t, &model);
     warn_unannotated(t, &model);
     WeightReader *weights = driver_reader_open(model.m, t->diags);
-    if (f) packed = onnx_export(model.m, f, driver_reader_read, weights, "apc", APC_VERSION, &bytes, t->diags);
+    const OnnxExporting how = {
+        .weight = driver_reader_read, .context = weights, .producer = "apc", .version = APC_VERSION};
+    if (f) packed = onnx_export(model.m, f, &how, &bytes, t->diags);
     driver_reader_close(weights);
   }
   model_free(&model);

@@ -141,7 +141,8 @@ static bool convert(Tool *t, TrainedFile *w, Module *m, const char *in, const ch
   size_t bytes = 0;
   w->placed = ARENA_ARRAY(t->arena, bool, w->file->n + 1);
   w->m = m, w->own = driver_reader_open(m, t->diags);
-  OnnxReplacing how = {new_values, added_values, &w->facts->reads, w};
+  const OnnxReplacing how = {
+      .replacement = new_values, .addition = added_values, .reads = &w->facts->reads, .context = w};
   uint8_t *packed = onnx_replace(in, &how, &bytes, t->diags);
   bool ok = packed && all_placed(w, m) && file_write(t->diags, out, 0666, packed, bytes);
   driver_reader_close(w->own);

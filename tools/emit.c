@@ -9,6 +9,7 @@
 #include "passes/pipeline.h"
 #include "tools/emit_dot.h"
 #include "tools/emit_html.h"
+#include "tools/emit_onnx.h"
 #include "tools/emit_trace.h"
 #include "tools/outputs.h"
 #include "tools/pass_name.h"
@@ -33,6 +34,7 @@ static const struct {
     [EMIT_CUDA] = {"cuda", ".cu", LOWERED, true},
     [EMIT_PTX] = {"ptx", ".ptx", LOWERED, true},
     [EMIT_CUBIN] = {"cubin", ".cubin", LOWERED, true},
+    [EMIT_ONNX] = {"onnx", ".planned.onnx", PLANNED, false},
     [EMIT_DOT] = {"dot", ".dot", PLANNED, false},
     [EMIT_HTML] = {"html", ".html", PLANNED, false},
     [EMIT_TRACE] = {"trace", ".trace.json", PLANNED, false},
@@ -323,6 +325,16 @@ static bool write_trace(Tool *t, const Build *b, const Emit *e) {
   return trace_print(t, b, &text) && write_text(t, e->file, text_str(&text));
 }
 
+static bool write_onnx(Tool *t, const Build *b, const Emit *e) {
+  size_t n;
+  const uint8_t *bytes = tool_onnx(t, b, e->file, &n);
+  if (!bytes) return false;
+  if (strcmp(e->file, "-") != 0) return file_write(t->diags, e->file, 0666, bytes, n);
+  tool_stages_end(t);
+  standard_write(bytes, n);
+  return true;
+}
+
 static bool write_form(Tool *t, Build *b, const Emit *e) {
   if (!check_known(t, b, e->kind)) return false;
   switch (e->kind) {
@@ -336,6 +348,7 @@ static bool write_form(Tool *t, Build *b, const Emit *e) {
     case EMIT_HTML: return write_html(t, b, e);
     case EMIT_TRACE: return write_trace(t, b, e);
     case EMIT_DOT: return write_dot(t, b, e);
+    case EMIT_ONNX: return write_onnx(t, b, e);
     case EMIT_C: return write_c(t, b, e);
     case EMIT_CUDA:
     case EMIT_PTX:

@@ -16,6 +16,7 @@ typedef enum EmitKind {
   EMIT_CUDA,
   EMIT_PTX,
   EMIT_CUBIN,
+  EMIT_ONNX,
   EMIT_DOT,
   EMIT_HTML,
   EMIT_TRACE,

@@ -12,6 +12,7 @@
 #include "base/lost_pages.h"
 #include "base/secure.h"
 #include "base/standard.h"
+#include "tools/kept_options.h"
 #include "tools/tool.h"
 
 /* Commands that are not built have no function; tools/options.c refuses them with their options. */
@@ -57,7 +58,7 @@ static int run(Tool *t, int argc, char **argv) {
     t->diags = diags_new(t->arena); /* --help wins over errors of the line */
     return EXIT_OK;
   }
-  if (!ok) return tool_failed(t->diags);
+  if (!ok || !tool_kept_options(t)) return tool_failed(t->diags);
   int code = commands[t->options.command](t);
   return code == EXIT_OK && t->diags->errors ? tool_failed(t->diags) : code;
 }

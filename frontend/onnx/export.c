@@ -133,10 +133,14 @@ static const char *expanded(const Writing *n, const char *x) {
 
 static const char *write_param(const Writing *n) {
   const Param *p = module_param(n->x->m, op_str(n->op, AT_name));
+  const char *written = name_find(&n->x->params, p->name);
   Tensor t;
+  if (written) return written;
   if (p->init == INIT_PREPARED) return export_no_form(n, "the weight is computed from others");
-  if (!n->x->weight(n->x->context, p, &t)) return NULL;
-  return onnx_write_tensor(n->x->w, p->name, t.dtype, t.rank, t.dims, t.data, t.bytes);
+  if (!n->x->how->weight(n->x->how->context, p, &t)) return NULL;
+  written = onnx_write_tensor(n->x->w, p->name, t.dtype, t.rank, t.dims, t.data, t.bytes);
+  name_put(n->x->w->arena, &n->x->params, p->name, (void *)(uintptr_t)written);
+  return written;
 }
 
 static const char *write_list(const Writing *n, const Attr *ints, const Attr *floats) {
@@ -371,6 +375,7 @@ bool write_range(Export *x, ExportScope *s, size_t from, size_t to, const char *
   for (size_t i = from; i < to; i++) {
     const Op *op = &s->f->ops.items[i];
     if (op->kind == OP_input || s->skip[i]) continue;
+    if (s->f == x->main) x->w->writer = (int)i;
     bool lost = false; /* a value without an ONNX form cannot be used */
     for (int k = 0; k < op->nin; k++) lost = lost || !s->names[op->in[k]];
     Writing n = {x, s, op, op->out ? type_of(s->f, op->out) : NULL,
@@ -464,25 +469,25 @@ static void write_inputs(Export *x, ExportScope *s) {
   }
 }
 
-uint8_t *onnx_export(Module *m, const Func *f, OnnxWeight *weight, void *context, const char *producer,
-                     const char *version, size_t *bytes, Diags *diags) {
+uint8_t *onnx_export(Module *m, const Func *f, const OnnxExporting *how, size_t *bytes, Diags *diags) {
   Export *x = ARENA_NEW(diags->arena, Export);
-  *x =
-      (Export){.w = onnx_writer_new(m, diags), .m = m, .diags = diags, .weight = weight, .context = context, .main = f};
+  *x = (Export){.w = onnx_writer_new(m, diags), .m = m, .diags = diags, .how = how, .main = f};
   x->spans = index_spans(m, f, &x->nspans);
   ExportScope s = export_scope_of(x, f);
   const char **outputs = ARENA_ARRAY(diags->arena, const char *, f->outputs.n);
   write_inputs(x, &s);
   for (size_t i = 0; i < f->outputs.n; i++) outputs[i] = builder_unique_name(&x->w->names, f->outputs.items[i].name);
   if (!write_range(x, &s, 0, f->ops.n, NULL)) return NULL;
+  x->w->writer = -1;
   for (size_t i = 0; i < f->outputs.n; i++) {
     Val v = f->outputs.items[i].value;
     onnx_write_result(x->w, "Identity", outputs[i], 1, &s.names[v], 0, NULL);
     onnx_write_output(x->w, outputs[i], type_of(f, v));
   }
-  uint8_t *packed = onnx_writer_pack(x->w, f->name, producer, version, bytes);
-  if (*bytes <= INT32_MAX) return packed;
-  diag_error(diags, DIAG_onnx_export, (Loc){0},
-             "the model has %zu bytes; an ONNX file with its weights inside has at most 2 GiB", *bytes);
-  return NULL;
+  OnnxWritten written = {.model = onnx_writer_model(x->w, f->name, how->producer, how->version),
+                         .nnodes = x->w->nodes.n,
+                         .operations = x->w->writers.items,
+                         .names = s.names};
+  if (how->finish && !how->finish(how->context, &written)) return NULL;
+  return onnx_pack(written.model, (Loc){0}, bytes, diags);
 }

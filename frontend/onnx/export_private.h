@@ -3,6 +3,7 @@
 #define APC_FRONTEND_ONNX_EXPORT_PRIVATE_H
 
 #include "frontend/onnx/export.h"
+#include "frontend/onnx/names.h"
 #include "frontend/onnx/write.h"
 #include "ir/index_bound.h"
 #include "ir/loops.h"
@@ -16,10 +17,10 @@ typedef struct Export {
   OnnxWriter *w;
   Module *m;
   Diags *diags;
-  OnnxWeight *weight;
-  void *context;
+  const OnnxExporting *how;
   const Func *main;
   const char **inputs;    /* by operation of main: the name of an input */
+  NameMap params;         /* name of a weight -> name of its initializer */
   const IndexSpan *spans; /* of main: indices that follow from sizes */
   size_t nspans;
   struct {

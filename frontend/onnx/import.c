@@ -480,6 +480,24 @@ static bool read_opset(Import *im) {
   return true;
 }
 
+static void note_places(const Import *im, OnnxPlaces *out) {
+  const ImportGraph *g = im->g;
+  Arena *a = im->m->arena;
+  NameMap by_result = {0}; /* first output -> 1 + number of the node */
+  *out = (OnnxPlaces){.nnodes = g->proto->n_node, .nodes = ARENA_ARRAY(a, const char *, g->proto->n_node + 1)};
+  for (size_t i = 0; i < g->nodes.n; i++)
+    if (g->nodes.items[i]->n_output) name_put(a, &by_result, g->nodes.items[i]->output[0], (void *)(uintptr_t)(i + 1));
+  for (size_t i = 0; i < out->nnodes; i++) {
+    const Onnx__NodeProto *node = g->proto->node[i];
+    const uintptr_t at = node->n_output ? (uintptr_t)name_find(&by_result, node->output[0]) : 0;
+    if (at && g->nodes.items[at - 1] == node) out->nodes[i] = g->names[at - 1];
+  }
+  for (size_t i = 0; i < g->items.cap; i++) {
+    const ImportItem *item = g->items.slots[i].value;
+    if (item && item->val) name_put(a, &out->values, g->items.slots[i].name, (void *)(uintptr_t)item->val);
+  }
+}
+
 static bool attempt(Module *m, OnnxFile *file, const OnnxImportOptions *options, OnnxAssumptions *assumptions,
                     Diags *diags) {
   ImportGraph g = {.proto = onnx_file_model(file)->graph};
@@ -506,8 +524,9 @@ static bool attempt(Module *m, OnnxFile *file, const OnnxImportOptions *options,
   if (!import_graph_order(&im)) return false;
   import_trained(&im);
   ok = import_ties(&im) && import_graph_mark_live(&im, NULL) && import_live_nodes(&im) && build_outputs(&im);
-  const OnnxSharding *sharding = ok ? import_sharding(&im) : NULL;
+  const OnnxSharding *sharding = ok && !(options && options->planned) ? import_sharding(&im) : NULL;
   if (options && options->sharding) *options->sharding = sharding;
+  if (ok && options && options->places) note_places(&im, options->places);
   return ok;
 }
 

@@ -21,6 +21,7 @@
 
 #include "base/tensor.h"
 #include "frontend/onnx/file.h"
+#include "frontend/onnx/names.h"
 #include "frontend/onnx/sharding.h"
 #include "ir/training.h"
 
@@ -44,17 +45,26 @@ typedef struct OnnxValue {
 
 enum { ONNX_VALUE_MOST = 1 << 16 }; /* elements of such a value */
 
+/* Where the parts of the model's graph are in the function; in the module's arena. */
+typedef struct OnnxPlaces {
+  size_t nnodes;
+  const char **nodes; /* by node: Loc.node of its operations; NULL if functions took its place */
+  NameMap values;     /* tensor -> its value (Val) as a pointer */
+} OnnxPlaces;
+
 typedef struct OnnxImportOptions {
   const OnnxDim *dims;
   size_t ndims;
   OnnxValue *values; /* of inputs; the import sets `bound` */
   size_t nvalues;
-  bool unknown_as_opaque;        /* unsupported operators become opaque operations instead of errors */
-  bool training;                 /* one-element initializers that are parameters of layers are weights, not constants */
-  const char *trained;           /* a glob of the names that are weights instead; NULL if none */
-  const TrainingRules *rules;    /* what the user says about weights; NULL if none */
-  TrainingFacts *facts;          /* receives facts about them, in the module's arena; NULL if not needed */
+  bool planned;               /* the sharding annotations are those of a plan in the file, so they are not looked at */
+  bool unknown_as_opaque;     /* unsupported operators become opaque operations instead of errors */
+  bool training;              /* one-element initializers that are parameters of layers are weights, not constants */
+  const char *trained;        /* a glob of the names that are weights instead; NULL if none */
+  const TrainingRules *rules; /* what the user says about weights; NULL if none */
+  TrainingFacts *facts;       /* receives facts about them, in the module's arena; NULL if not needed */
   const OnnxSharding **sharding; /* receives the multi-device annotations, in the module's arena; NULL if not needed */
+  OnnxPlaces *places;            /* receives them; NULL if not needed */
   const struct Safetensors *weights; /* has the values of weights; NULL: the file's own */
 } OnnxImportOptions;
 

@@ -7,7 +7,6 @@
  */
 #include "frontend/onnx/replace.h"
 
-#include <limits.h>
 #include <string.h>
 
 #include "base/file.h"
@@ -148,19 +147,7 @@ static bool replace_all(const Replacing *r, Onnx__ModelProto *model) {
   Onnx__GraphProto *g = model->graph;
   bool ok = nodes_inside(r, g);
   for (size_t i = 0; i < g->n_initializer; i++) ok = replace(r, known->initializer[i], g->initializer[i]) && ok;
-  return ok && add_all(r, model);
-}
-
-static uint8_t *pack(const Replacing *r, const Onnx__ModelProto *model, size_t *bytes) {
-  *bytes = onnx__model_proto__get_packed_size(model);
-  if (*bytes > INT_MAX) {
-    diag_error(r->diags, DIAG_onnx_export, place(r, NULL),
-               "the model has %zu bytes; an ONNX file with its weights inside has at most 2 GiB", *bytes);
-    return NULL;
-  }
-  uint8_t *packed = arena_alloc(r->diags->arena, *bytes);
-  onnx__model_proto__pack(model, packed);
-  return packed;
+  return ok && (!r->how->reads || add_all(r, model));
 }
 
 static uint8_t *replace_in(const Replacing *r, const FileMap *map, size_t *bytes) {
@@ -170,7 +157,8 @@ static uint8_t *replace_in(const Replacing *r, const FileMap *map, size_t *bytes
     diag_error(r->diags, DIAG_onnx_wire, place(r, NULL), "protobuf-c cannot decode this model");
     return NULL;
   }
-  return replace_all(r, model) ? pack(r, model, bytes) : NULL;
+  if (!replace_all(r, model) || (r->how->finish && !r->how->finish(r->how->context, model))) return NULL;
+  return onnx_pack(model, place(r, NULL), bytes, r->diags);
 }
 
 uint8_t *onnx_replace(const char *path, const OnnxReplacing *how, size_t *bytes, Diags *diags) {

@@ -18,10 +18,14 @@ typedef bool OnnxReplacement(void *context, const char *name, const OnnxData *ol
 /* Provides the values of a weight that the file does not store separately; false after a diagnostic. */
 typedef bool OnnxAddition(void *context, const char *name, Tensor *out);
 
+/* Extends the model before it is packed; false after a diagnostic. */
+typedef bool OnnxReplaced(void *context, Onnx__ModelProto *model);
+
 typedef struct OnnxReplacing {
   OnnxReplacement *replacement;
   OnnxAddition *addition;
-  const TrainingReads *reads; /* the reads of those weights */
+  OnnxReplaced *finish;       /* NULL if there is nothing to add */
+  const TrainingReads *reads; /* the reads of those weights; NULL if none */
   void *context;
 } OnnxReplacing;
 

@@ -1,6 +1,7 @@
 /* frontend/onnx/write.c - see write.h. */
 #include "frontend/onnx/write.h"
 
+#include <limits.h>
 #include <string.h>
 
 #include "base/die.h"
@@ -42,6 +43,7 @@ void onnx_write_results(OnnxWriter *w, const char *type, int nout, const char *c
   n->attribute = ARENA_ARRAY(w->arena, Onnx__AttributeProto *, (size_t)nattrs + 1);
   for (int i = 0; i < nattrs; i++) n->attribute[i] = attrs[i];
   ARENA_PUSH(w->arena, &w->nodes, n);
+  ARENA_PUSH(w->arena, &w->writers, w->writer);
 }
 
 void onnx_write_result(OnnxWriter *w, const char *type, const char *result, int nin, const char *const *in, int nattrs,
@@ -165,7 +167,7 @@ void onnx_write_output(OnnxWriter *w, const char *name, const Type *t) {
 /* ---- graphs inside nodes */
 
 OnnxAround onnx_write_begin(OnnxWriter *w) {
-  OnnxAround around = {w->nodes, w->inputs, w->outputs};
+  OnnxAround around = {w->nodes, w->inputs, w->outputs, w->writers.n, w->writer};
   w->nodes = (OnnxNodeList){0};
   w->inputs = w->outputs = (OnnxInfoList){0};
   return around;
@@ -180,34 +182,45 @@ Onnx__AttributeProto *onnx_write_end(OnnxWriter *w, OnnxAround around, const cha
   g->n_input = w->inputs.n, g->input = w->inputs.items;
   g->n_output = w->outputs.n, g->output = w->outputs.items;
   w->nodes = around.nodes, w->inputs = around.inputs, w->outputs = around.outputs;
+  w->writers.n = around.nwriters, w->writer = around.writer;
   return a;
 }
 
 /* ---- the message */
 
-uint8_t *onnx_writer_pack(OnnxWriter *w, const char *graph, const char *producer, const char *version, size_t *bytes) {
-  Onnx__GraphProto g;
-  onnx__graph_proto__init(&g);
-  g.name = text(w, graph);
-  g.n_node = w->nodes.n, g.node = w->nodes.items;
-  g.n_initializer = w->tensors.n, g.initializer = w->tensors.items;
-  g.n_input = w->inputs.n, g.input = w->inputs.items;
-  g.n_output = w->outputs.n, g.output = w->outputs.items;
-  Onnx__OperatorSetIdProto set, *sets[] = {&set};
-  onnx__operator_set_id_proto__init(&set);
-  set.domain = text(w, "");
-  set.has_version = true;
-  set.version = ONNX_WRITE_OPSET;
-  Onnx__ModelProto model;
-  onnx__model_proto__init(&model);
-  model.has_ir_version = true;
-  model.ir_version = ONNX_WRITE_IR_VERSION;
-  model.n_opset_import = 1, model.opset_import = sets;
-  model.producer_name = text(w, producer);
-  model.producer_version = text(w, version);
-  model.graph = &g;
-  *bytes = onnx__model_proto__get_packed_size(&model);
-  uint8_t *out = arena_alloc(w->arena, *bytes);
-  onnx__model_proto__pack(&model, out);
-  return out;
+Onnx__ModelProto *onnx_writer_model(OnnxWriter *w, const char *graph, const char *producer, const char *version) {
+  Onnx__GraphProto *g = ARENA_NEW(w->arena, Onnx__GraphProto);
+  onnx__graph_proto__init(g);
+  g->name = text(w, graph);
+  g->n_node = w->nodes.n, g->node = w->nodes.items;
+  g->n_initializer = w->tensors.n, g->initializer = w->tensors.items;
+  g->n_input = w->inputs.n, g->input = w->inputs.items;
+  g->n_output = w->outputs.n, g->output = w->outputs.items;
+  Onnx__OperatorSetIdProto *set = ARENA_NEW(w->arena, Onnx__OperatorSetIdProto);
+  onnx__operator_set_id_proto__init(set);
+  set->domain = text(w, "");
+  set->has_version = true;
+  set->version = ONNX_WRITE_OPSET;
+  Onnx__ModelProto *model = ARENA_NEW(w->arena, Onnx__ModelProto);
+  onnx__model_proto__init(model);
+  model->has_ir_version = true;
+  model->ir_version = ONNX_WRITE_IR_VERSION;
+  model->opset_import = ARENA_ARRAY(w->arena, Onnx__OperatorSetIdProto *, 1);
+  model->opset_import[model->n_opset_import++] = set;
+  model->producer_name = text(w, producer);
+  model->producer_version = text(w, version);
+  model->graph = g;
+  return model;
+}
+
+uint8_t *onnx_pack(const Onnx__ModelProto *model, Loc loc, size_t *bytes, Diags *d) {
+  *bytes = onnx__model_proto__get_packed_size(model);
+  if (*bytes > INT_MAX) {
+    diag_error(d, DIAG_onnx_export, loc,
+               "the model has %zu bytes; an ONNX file with its weights inside has at most 2 GiB", *bytes);
+    return NULL;
+  }
+  uint8_t *packed = arena_alloc(d->arena, *bytes);
+  onnx__model_proto__pack(model, packed);
+  return packed;
 }

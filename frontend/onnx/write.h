@@ -1,7 +1,6 @@
 /* frontend/onnx/write.h - builds the protobuf message of an ONNX model, node by node.
  *
  * It has operator set 17 and IR version 8, which most tools read.  Everything lives in the arena of the diagnostics.
- * The message is packed at once, so a model is limited to the 2 GiB of protobuf.
  */
 #ifndef APC_FRONTEND_ONNX_WRITE_H
 #define APC_FRONTEND_ONNX_WRITE_H
@@ -32,6 +31,11 @@ typedef struct OnnxWriter {
     size_t n, cap;
   } tensors;
   OnnxInfoList inputs, outputs;
+  struct {
+    int *items;
+    size_t n, cap;
+  } writers;  /* by node: `writer` when it was added */
+  int writer; /* the operation that is being written (export.h) */
 } OnnxWriter;
 
 /* Makes an empty model. */
@@ -56,6 +60,8 @@ void onnx_write_results(OnnxWriter *w, const char *type, int nout, const char *c
 typedef struct OnnxAround {
   OnnxNodeList nodes;
   OnnxInfoList inputs, outputs;
+  size_t nwriters;
+  int writer;
 } OnnxAround;
 OnnxAround onnx_write_begin(OnnxWriter *w);
 Onnx__AttributeProto *onnx_write_end(OnnxWriter *w, OnnxAround around, const char *attr, const char *graph);
@@ -75,7 +81,11 @@ const char *onnx_write_scalar(OnnxWriter *w, DType t, double f, int64_t i, bool 
 void onnx_write_input(OnnxWriter *w, const char *name, const Type *t);
 void onnx_write_output(OnnxWriter *w, const char *name, const Type *t);
 
-/* Packs the whole model; *bytes is its size. */
-uint8_t *onnx_writer_pack(OnnxWriter *w, const char *graph, const char *producer, const char *version, size_t *bytes);
+/* Returns the model, whose parts stay those of the writer. */
+Onnx__ModelProto *onnx_writer_model(OnnxWriter *w, const char *graph, const char *producer, const char *version);
+
+/* Returns the bytes of a model, in the arena of the diagnostics; NULL after a diagnostic at `loc`: it has more than the
+ * 2 GiB of one protobuf message. */
+uint8_t *onnx_pack(const Onnx__ModelProto *model, Loc loc, size_t *bytes, Diags *d);
 
 #endif

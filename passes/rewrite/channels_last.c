@@ -85,13 +85,21 @@ static Val same_everywhere(Last *l, const Op *op, int k) {
   return build_op(&l->r.b, &spec);
 }
 
+static Val now_in(Last *l, const Op *op, int k, Val v) {
+  const int rank = old_type(l, op->out)->rank;
+  int at[MAX_RANK];
+  for (int d = 0; d < rank; d++) at[d] = place_of(rank, k, d);
+  rewrite_note_order(&l->r, op, v, rank, at);
+  return l->forms[op->out].v[k] = v;
+}
+
 static Val in_form(Last *l, Val v, int k) {
   Forms *forms = &l->forms[v];
   const Op *op = op_of(l->r.old, v);
   int rank = old_type(l, v)->rank, perm[MAX_RANK], back[MAX_RANK];
   if (forms->v[k]) return forms->v[k];
-  if (k && forms->v[0] && op->kind == OP_broadcast) return forms->v[k] = broadcast_form(l, op, k);
-  if (k && forms->v[0] && op_is_splat(op)) return forms->v[k] = same_everywhere(l, op, k);
+  if (k && forms->v[0] && op->kind == OP_broadcast) return now_in(l, op, k, broadcast_form(l, op, k));
+  if (k && forms->v[0] && op_is_splat(op)) return now_in(l, op, k, same_everywhere(l, op, k));
   int have = 0;
   while (!forms->v[have]) have++;
   for (int d = 0; d < rank; d++) back[d] = place_of(rank, have, d);
@@ -109,8 +117,6 @@ static int form_of(const Last *l, Val v) {
     if (l->forms[v].v[k]) return k;
   return 0;
 }
-
-static void now_in(Last *l, const Op *op, int k, Val v) { l->forms[op->out].v[k] = v; }
 
 /* ---- specs: the letters of one part, with those of channels after the others */
 

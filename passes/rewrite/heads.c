@@ -34,6 +34,7 @@ typedef struct Heads {
   const Fixed *fixed;
   Turned *turned; /* by old value; r.map is 0 until a reader needs the value in its own order */
   bool *asked;    /* by old value: some reader needs its own order, which then keeps the name */
+  bool final;     /* the function that is being built is the result */
 } Heads;
 
 static const Type *old_type(const Heads *h, Val v) { return type_of(h->r.old, v); }
@@ -50,6 +51,13 @@ static Val in_order(Heads *h, Val v) {
 /* The name of an operation's result in another order. */
 static const char *turned_name(const Heads *h, const Op *op) {
   return h->asked[op->out] ? arena_printf(h->r.m->arena, "%s.heads", op->name) : op->name;
+}
+
+static void note_order(Heads *h, const Op *op, Val v, const int64_t *perm) {
+  const int rank = old_type(h, op->out)->rank;
+  int at[MAX_RANK];
+  for (int d = 0; d < rank; d++) at[d] = (int)perm[d];
+  if (h->final) rewrite_note_order(&h->r, op, v, rank, at);
 }
 
 /* ---- products */
@@ -126,6 +134,7 @@ static bool try_dot(Heads *h, const Op *op) {
   } else {
     h->turned[op->out].of = v;
     order_of(f.spec[2], old.spec[2], h->turned[op->out].perm);
+    note_order(h, op, v, h->turned[op->out].perm);
   }
   return true;
 }
@@ -180,6 +189,7 @@ static bool try_elements(Heads *h, const Op *op) {
   spec.type = turned_type(h, old_type(h, op->out), all.perm);
   h->turned[op->out] = all;
   h->turned[op->out].of = build_op(&h->r.b, &spec);
+  note_order(h, op, h->turned[op->out].of, all.perm);
   return true;
 }
 
@@ -201,7 +211,7 @@ static bool leave_heads(Module *m, const Func *f, const DeviceTraits *device, Di
   Arena *a = m->arena;
   Heads h = {.device = device, .fixed = fixed_values(a, f), .asked = ARENA_ARRAY(a, bool, f->values.n)};
   for (int round = 0; round < 2 && !diags->errors; round++) {
-    h.r = rewrite_start(m, f, diags), h.turned = ARENA_ARRAY(a, Turned, f->values.n);
+    h.r = rewrite_start(m, f, diags), h.turned = ARENA_ARRAY(a, Turned, f->values.n), h.final = round == 1;
     build_all(&h);
     if (round == 0) builder_end(&h.r.b);
   }

@@ -1,6 +1,8 @@
 /* passes/rewrite/rewrite.c - see rewrite.h. */
 #include "passes/rewrite/rewrite.h"
 
+#include <string.h>
+
 #include "base/die.h"
 
 Rewrite rewrite_start(Module *m, const Func *old, Diags *diags) {
@@ -127,6 +129,10 @@ Val rewrite_broadcast(Rewrite *r, const Op *op, Val v, const int64_t *to, const 
                                    .nattrs = 1,
                                    .attrs = &a,
                                    .type = type});
+}
+
+void rewrite_note_order(Rewrite *r, const Op *op, Val v, int rank, const int *at) {
+  if (v && strcmp(op_of(r->b.f, v)->name, op->name) == 0) module_order_note(r->m, op->name, rank, at);
 }
 
 const int *rewrite_uses(Arena *a, const Func *f) {

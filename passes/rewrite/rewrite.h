@@ -45,6 +45,9 @@ Val rewrite_transpose(Rewrite *r, const Op *op, const char *name, Val v, int ran
  * `type`.  `part`: the suffix of the name of the operand without its dimensions of extent 1. */
 Val rewrite_broadcast(Rewrite *r, const Op *op, Val v, const int64_t *to, const char *part, const Type *type);
 
+/* Notes that `v` is the old operation's result with dimension d at place at[d], if it has the operation's name. */
+void rewrite_note_order(Rewrite *r, const Op *op, Val v, int rank, const int *at);
+
 /* Counts, by value, its uses as operands and outputs. */
 const int *rewrite_uses(Arena *a, const Func *f);
 /* True if the function has attention and no loop. */

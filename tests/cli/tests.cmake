@@ -61,6 +61,7 @@ foreach(name
     loops
     onnx
     panels
+    planned
     planning
     profile
     same

@@ -172,7 +172,6 @@ later() { # later CODE OPTION...
   expect 5 "error[$code]" "$apc" compile "$mlp" $small "$@"; no_out
 }
 later APC0626 --dtype fp8
-later APC0643 --emit=onnx
 later APC0636 --train-mode '*'
 later APC0637 --offload moments
 later APC0641 --world 2,4

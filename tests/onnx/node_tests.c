@@ -246,7 +246,9 @@ static bool only_form_is_missing(const Diags *d) {
 static bool run_again(Test *t, Module *m, OnnxFile *file) {
   size_t size;
   Diags *diags = diags_new(t->arena);
-  uint8_t *bytes = onnx_export(m, module_func(m, "main"), weight_data, file, "test", "1", &size, diags);
+  uint8_t *bytes = onnx_export(
+      m, module_func(m, "main"),
+      &(OnnxExporting){.weight = weight_data, .context = file, .producer = "test", .version = "1"}, &size, diags);
   if (!bytes) {
     lack_form++;
     for (size_t i = 0; i < diags->n; i++) printf("%s: %s\n", t->name, diags->items[i].message);
