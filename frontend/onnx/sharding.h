@@ -27,7 +27,7 @@ typedef struct OnnxTensorSharding {
   uint32_t summed;   /* of an operand of a product: the dimensions that it sums over, as a bit set */
 } OnnxTensorSharding;
 
-/* What a node says for one configuration. */
+/* The annotations of a node for one configuration. */
 typedef struct OnnxNodeSharding {
   const char *node;          /* Loc.node of its operations */
   const char *configuration; /* its name */

@@ -109,7 +109,8 @@ def attention(configurations, column, row):
     nodes += [node("MatMul", ["q2", "k2"], ["s0"], "qk"), node("Softmax", ["s0"], ["s1"], "sm"),
               node("MatMul", ["s1", "v2"], ["o0"], "pv"),
               node("Transpose", ["o0"], ["o1"], "ot", attribute_ints("perm", [0, 2, 1, 3])),
-              node("Reshape", ["o1", "rows"], ["o2"], "or"), node("MatMul", ["o2", "wo"], ["o3"], "op", row("o2", "wo")),
+              node("Reshape", ["o1", "rows"], ["o2"], "or"), node("MatMul", ["o2", "wo"], ["o3"], "op", row("o2",
+                      "wo")),
               node("Add", ["x", "o3"], ["r"], "res"), node("MatMul", ["r", "w1"], ["h"], "up", column("w1")),
               node("Relu", ["h"], ["a"], "act"), node("MatMul", ["a", "w2"], ["d"], "down", row("a", "w2")),
               node("Add", ["r", "d"], ["y"], "out")]
@@ -131,10 +132,12 @@ COLUMNS = {-1: [0, 2], -2: [1, 3]}
 MODELS = {
     # proposal 0006: a split along axis 0, along axis 1, along both
     "rows": product([device("two", spec("x", [0, 1], dims=[(0, 2)]), spec("y", [0, 1], dims=[(0, 2)]))], {"two": 2}),
-    "columns": product([device("two", spec("w", [0, 1], dims=[(1, 2)]), spec("y", [0, 1], dims=[(-1, 2)]))], {"two": 2}),
+    "columns": product([device("two", spec("w", [0, 1], dims=[(1, 2)]), spec("y", [0, 1], dims=[(-1, 2)]))],
+            {"two": 2}),
     "grid": product([device("four", spec("y", [0, 1, 2, 3], dims=[(0, 2), (1, 2)]))], FOUR),
     # the summed dimension: parts are added, or added and scattered
-    "summed": product([device("two", spec("x", [0, 1], dims=[(1, 2)]), spec("w", [0, 1], dims=[(0, 2)]), whole("y", 2))],
+    "summed": product([device("two", spec("x", [0, 1], dims=[(1, 2)]), spec("w", [0, 1], dims=[(0, 2)]), whole("y",
+            2))],
                       {"two": 2}),
     # 0007: two axes of broadcasts compose
     "compose": model(FOUR, [node("Add", ["x", "w"], ["y"], "sum", device(
@@ -151,7 +154,8 @@ MODELS = {
                     [device("four", spec("a", [0, 1, 2, 3], dims=[(0, 2), (1, 2)]),
                             spec("w2", [-1, -2], COLUMNS, [(0, 2)]), spec("y0", [-1, -2], ROWS, [(0, 2)]))], []),
     # a sum that is scattered: the next node reads it so
-    "scattered": mlp({"two": 2}, [], [], [device("two", spec("a", [0, 1], dims=[(1, 2)]), spec("w2", [0, 1], dims=[(0, 2)]),
+    "scattered": mlp({"two": 2}, [], [], [device("two", spec("a", [0, 1], dims=[(1, 2)]), spec("w2", [0, 1],
+            dims=[(0, 2)]),
                                                  spec("y0", [0, 1], dims=[(0, 2)]))], []),
     # pipelines: numbers of stages, two devices each; blocks of devices without numbers; stages alone
     "pipeline": mlp(FOUR, [device("four", spec("w1", [0, 1], dims=[(1, 2)]), stage=1)],
@@ -164,7 +168,8 @@ MODELS = {
     "heads": attention({"two": 2}, lambda w: device("two", spec(w, [0, 1], dims=[(1, 2)])),
                        lambda x, w: device("two", spec(x, [0, 1], dims=[(2, 2)]), spec(w, [0, 1], dims=[(0, 2)]))),
     # several configurations
-    "several": product([device("two", spec("w", [0, 1], dims=[(1, 2)])), device("pair", spec("x", [0, 1], dims=[(0, 2)])),
+    "several": product([device("two", spec("w", [0, 1], dims=[(1, 2)])), device("pair", spec("x", [0, 1], dims=[(0,
+            2)])),
                         device("four", spec("x", [0, 1, 2, 3], dims=[(0, 4)]))], {"two": 2, "pair": 2, "four": 4}),
     # not expressible, each for another reason
     "order": product([device("two", spec("x", [1, 0], dims=[(0, 2)]), spec("w", [0, 1], dims=[(1, 2)]))], {"two": 2}),
@@ -178,7 +183,8 @@ MODELS = {
     # queries, keys and values in one weight: a half of its columns is no half of the heads
     "fused": model({"two": 2}, [
         node("MatMul", ["x", "w"], ["z"], "qkv", device("two", spec("w", [0, 1], dims=[(1, 2)]))),
-        node("Split", ["z"], ["q0", "k0", "v0"], "split", attribute_int("axis", 2), attribute_int("num_outputs", 3))] + [
+        node("Split", ["z"], ["q0", "k0", "v0"], "split", attribute_int("axis", 2), attribute_int("num_outputs",
+                3))] + [
         node("Reshape", [x + "0", "heads"], [x + "1"], x + "r") for x in "qkv"] + [
         node("Transpose", [x + "1"], [x + "2"], x + "t",
              attribute_ints("perm", [0, 2, 3, 1] if x == "k" else [0, 2, 1, 3])) for x in "qkv"] + [
