@@ -57,6 +57,7 @@ void work_remove(Work *w, const bool *gone) {
     for (int k = 0; o->few && k < o->few->nout; k++) w->def[o->few->out[k]] = (int)i;
     for (int k = 0; o->cache && k < o->cache->n; k++) w->def[o->cache->out[k]] = (int)i;
     if (o->place && o->place->result) w->def[o->place->result] = (int)i;
+    if (o->split) w->def[o->split->found] = (int)i;
     for (int k = 0; o->grads && k < o->grads->n; k++) w->def[o->grads->part[k].result] = (int)i;
   }
 }

@@ -170,6 +170,11 @@ Val work_resolve(const Work *w, Val v);
 /* Adds a temporary of the type. */
 Val work_temp(Work *w, const Type *type);
 static inline int work_def(const Work *w, Val v) { return v < w->ndef ? w->def[v] : -1; }
+/* Returns the length of a table by value; `def` alone may be shorter, as a stage makes some values only. */
+static inline size_t work_values(const Work *w) {
+  size_t n = w->f->values.n + w->temps.n;
+  return n > w->ndef ? n : w->ndef;
+}
 /* Appends an operation; its result is `out`. */
 int work_add(Work *w, const Op *op, int origin, WorkClass class);
 /* Removes operations from the list. */

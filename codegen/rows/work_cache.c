@@ -252,7 +252,7 @@ static void rewrite(const Finding *f) {
 void work_cache(Work *w) {
   Arena *a = w->arena;
   bool any = false;
-  Finding f = {w, ARENA_ARRAY(a, int, w->ndef + 1), ARENA_ARRAY(a, bool, w->ops.n + 1),
+  Finding f = {w, ARENA_ARRAY(a, int, work_values(w)), ARENA_ARRAY(a, bool, w->ops.n + 1),
                ARENA_ARRAY(a, int, w->ops.n + 1)};
   for (size_t i = 0; i < w->ops.n; i++) {
     const Op *op = w->ops.items[i].op;

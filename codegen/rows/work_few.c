@@ -275,7 +275,7 @@ static void rewrite(const Finding *f) {
 
 static void find_readers(const Finding *f) {
   const Work *w = f->w;
-  for (size_t v = 0; v < w->ndef; v++) f->reader[v] = -1;
+  for (size_t v = 0; v < work_values(w); v++) f->reader[v] = -1;
   for (size_t i = 0; i < w->ops.n; i++)
     for (int k = 0; k < w->ops.items[i].op->nin; k++) {
       Val v = w->ops.items[i].op->in[k];
@@ -289,7 +289,7 @@ void work_few(Work *w) {
   size_t n = 0;
   for (size_t i = 0; i < w->ops.n; i++) n += w->ops.items[i].gemm != NULL;
   if (!n) return;
-  Finding f = {w, ARENA_ARRAY(a, int, w->ndef + 1), ARENA_ARRAY(a, int, w->ndef + 1),
+  Finding f = {w, ARENA_ARRAY(a, int, work_values(w)), ARENA_ARRAY(a, int, work_values(w)),
                ARENA_ARRAY(a, bool, w->ops.n + 1), ARENA_ARRAY(a, const WorkOp *, w->ops.n + 1)};
   find_readers(&f);
   find_all(&f);

@@ -160,8 +160,8 @@ trained() { # trained DATA RANKS PLAN
 trained more 1 ""
 trained fifth 2 "--dp 2"
 trained more 2 "--pp 2 --micro-batches 2"
-# A profile has the predicted times of GPUs, at the wait for communication that runs beside computation; it says so where
-# the GPUs are others than planned for.
+# A profile has the predicted times of GPUs, at the wait for communication that runs beside computation; it says so
+# where the GPUs are others than planned for.
 expect 0 "" "$apc" compile "$source_dir/examples/gpt-tiny.onnx" -q --target dgx-a100x2 --tp 2 --save-temps=texts -o gpt
 expect 0 "predicted for target dgx-a100x2: " "${gpu[@]}" DOUBLES_ARCH=86 ./gpt --bench=1 --warmup 1 --dim batch=1 --dim seq=8 --profile
 expect_out "note: planned for another target: for gpu sm_80, and these ranks run on gpu sm_86"

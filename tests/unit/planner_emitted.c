@@ -42,6 +42,12 @@ static bool is_made(const UnitList *units, Val v) {
   return false;
 }
 
+/* Returns the number of operations that an epilogue computes. */
+static int joined_by(const Epilogue *e) {
+  int relu6 = e->activation == ACT_relu6; /* it is two operations */
+  return e->bias + e->residual + (e->activation != ACT_none && e->activation != ACT_silu) + relu6;
+}
+
 /* Operations priced as joined are joined: they are no results of units, and products and convolutions contain as many
  * as follow one without other operations between. */
 static void check_joins(Module *m, const Func *l2, const DeviceTraits *d, int stage, const char *what) {
@@ -62,9 +68,8 @@ static void check_joins(Module *m, const Func *l2, const DeviceTraits *d, int st
   }
   for (size_t i = 0; i < units->n; i++) {
     const Unit *u = &units->items[i];
-    Epilogue e = u->gemm ? u->gemm->epilogue : u->conv ? u->conv->epilogue : (Epilogue){0};
-    emitted += e.bias + e.residual + (e.activation != ACT_none && e.activation != ACT_silu);
-    emitted += e.activation == ACT_relu6; /* it is two operations */
+    emitted += u->gemm ? joined_by(&u->gemm->epilogue) : u->conv ? joined_by(&u->conv->epilogue) : 0;
+    for (int k = 0; u->few && k < u->few->n; k++) emitted += joined_by(&u->few->product[k]->epilogue);
   }
   CHECKF(priced == emitted, "%s: %ld operations join products and convolutions, of which %ld are emitted so", what,
          priced, emitted);
