@@ -230,7 +230,8 @@ ApcStatus apc_run(ApcModel *model, const char *entry);
 ApcStatus apc_submit(ApcModel *model, const char *entry);
 ApcStatus apc_wait(ApcModel *model, int timeout_ms);
 ApcStatus apc_cancel(ApcModel *model);
-/* Runs the last entry again with the inputs of the last apc_run, without copying them (for measurements). */
+/* Runs the last entry again with the inputs of the last apc_run, without copying them (for measurements).  APC_USAGE if
+ * nothing has run, or if tensors on devices were bound since, or are bound no more. */
 ApcStatus apc_run_again(ApcModel *model);
 /* Returns 1 if, at the end of the last request, ApcLaunchOptions.asked was set in any rank of the launcher; else 0. */
 int apc_asked(const ApcModel *model);
@@ -280,7 +281,8 @@ ApcStatus apc_load_states(ApcModel *model, const char *path);
  * apc_write_state copy a box of it: extents[rank] elements from start[rank] on, as a C-contiguous array of `bytes`;
  * start NULL is 0, extents NULL is all from there on.  So a cache can be truncated to its first positions, or one
  * sequence of a batch copied to another.  APC_USAGE if there is no such state, or the states are initial, or `bytes`
- * differs; APC_BAD_INPUT if the box is not inside the state.  Only for ranks that this process started. */
+ * differs, or `data` is NULL; APC_BAD_INPUT if the box is not inside the state.  Only for ranks that this process
+ * started. */
 ApcStatus apc_state_shape(ApcModel *model, const char *name, int *rank, int64_t dims[APC_MAX_RANK], size_t *bytes);
 ApcStatus apc_read_state(ApcModel *model, const char *name, const int64_t *start, const int64_t *extents, void *data,
                          size_t bytes);
@@ -305,7 +307,7 @@ int64_t apc_batch(const ApcModel *model);
 ApcStatus apc_output_shape(ApcModel *model, const char *name, int *rank, int64_t dims[APC_MAX_RANK], size_t *bytes);
 /* Copies an output into data[bytes]; APC_USAGE if `bytes` is not its size. */
 ApcStatus apc_read_output(ApcModel *model, const char *name, void *data, size_t bytes);
-/* Gives the values of an output without a copy; valid until the next call that runs, binds or closes. */
+/* Gives the values of an output without a copy; valid until the next call that runs, binds, moves states or closes. */
 ApcStatus apc_output_data(ApcModel *model, const char *name, const void **data);
 /* Returns APC_OK if a file may be written at `path`; APC_USAGE if it is the program itself, or a file of the weights
  * that it runs with. */

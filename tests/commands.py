@@ -9,7 +9,7 @@ import pathlib
 import re
 import sys
 
-REASONS = {"own", "gpu", "state", "plain", "open"}
+REASONS = {"own", "gpu", "state", "plain", "run"}
 COMMAND = re.compile(r"\s*(\$ |(?=apc |build/apc |\./model\b))(.*)")
 
 

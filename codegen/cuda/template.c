@@ -117,6 +117,7 @@ void cuda_cache(CudaTemplate *k) {
   const char *type = dtype_name(ct_out(k)->dtype);
   text_printf(t, "  CacheSet c[%d];\n", u->n);
   for (int i = 0; i < u->n; i++) print_set(k, i, &jobs);
+  jobs = ex_addi(k->m, jobs, 1); /* at least one block: caches are copied even if there are no new rows */
   ct_launch(k, jobs, 256, 256, "pair of elements of some heads per thread");
   const char *length = ct_scalar(k, ct_in(k, nin - 1)->dims[axis]), *added = ct_scalar(k, rows->dims[axis]);
   text_printf(t, "  int64_t first = cache_first(*a.p1, %s, %s, %s), job = block_index() * 256 + thread_index();\n",

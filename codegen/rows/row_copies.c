@@ -15,7 +15,7 @@
  */
 #include "codegen/rows/row_work.h"
 
-enum { MOST_WORK = 96, MOST_DEPTH = 24 };
+enum { MOST_WORK = 96, MOST_DEPTH = 10 }; /* later walks visit shared operands again: at most 2^depth times */
 
 typedef struct Copies {
   Work *w;
@@ -48,6 +48,8 @@ static bool is_by_element(const WorkOp *o) {
 static void find_kept(Copies *c) {
   const Work *w = c->w;
   for (size_t i = 0; i < w->f->outputs.n; i++) c->kept[w->f->outputs.items[i].value] = true;
+  /* Every micro-batch adds to a sum in memory. */
+  for (size_t i = 0; i < w->sums.n; i++) c->kept[w->sums.items[i].sum] = c->kept[w->sums.items[i].start] = true;
   for (size_t i = 0; i < w->ops.n; i++) {
     const WorkOp *o = &w->ops.items[i];
     if (!o->live) continue;

@@ -253,6 +253,7 @@ static Val join_run(Work *w, const Op *op, int origin, Val x, int first, int las
   int def = work_def(w, x);
   const Op *made = def < 0 ? NULL : w->ops.items[def].op;
   if (made && made->kind == OP_cast) {
+    if (w->passed) w->passed[w->ops.items[def].origin] = true; /* unless others read it */
     Val before = join_run(w, op, origin, made->in[0], first, last);
     Op cast = *made;
     cast.in = &before, cast.out = 0;

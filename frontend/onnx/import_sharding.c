@@ -71,18 +71,30 @@ static const int64_t *devices_of(const OnnxOverlay__ShardingSpecProto *s, size_t
   return &s->device[i];
 }
 
+/* Ends at the first fault, so that a group that occurs often is walked twice at most. */
 static void check_devices(Check *c, const OnnxOverlay__ShardingSpecProto *s, int32_t devices) {
+  const double most_lookups = 1e8; /* groups are found one by one */
   const char *tensor = onnx_text(s->tensor_name);
   NameMap seen = {0};
-  for (size_t i = 0; i < s->n_device; i++) {
-    size_t n;
+  bool many = (double)s->n_device * (double)s->n_index_to_device_group_map > most_lookups;
+  if (many || s->n_device > (uint64_t)(devices > 0 ? devices : 0)) {
+    fault(c, "sharding of \"%s\": %zu devices and %zu groups, of %d devices", tensor, s->n_device,
+          s->n_index_to_device_group_map, devices);
+    return;
+  }
+  for (size_t i = 0, n = 0; i < s->n_device; i++) {
     const int64_t *list = devices_of(s, i, &n);
     if (!n) fault(c, "sharding of \"%s\": group %" PRId64 " has no devices", tensor, s->device[i]);
     for (size_t k = 0; k < n; k++) {
       const char *number = arena_printf(c->im->m->arena, "%" PRId64, list[k]);
-      if (list[k] < 0 || list[k] >= devices)
+      if (list[k] < 0 || list[k] >= devices) {
         fault(c, "sharding of \"%s\": device %s is not one of the %d of the configuration", tensor, number, devices);
-      else if (name_find(&seen, number)) fault(c, "sharding of \"%s\": device %s occurs twice", tensor, number);
+        return;
+      }
+      if (name_find(&seen, number)) {
+        fault(c, "sharding of \"%s\": device %s occurs twice", tensor, number);
+        return;
+      }
       name_put(c->im->m->arena, &seen, number, c);
     }
   }
@@ -206,10 +218,13 @@ static void check_node(Check *c, const OnnxOverlay__NodeDeviceConfigurationProto
                           .configuration = arena_strdup(a, onnx_text(of->name)),
                           .staged = n->has_pipeline_stage,
                           .stage = n->pipeline_stage};
+  NameMap named = {0};
   for (size_t i = 0; i < n->n_sharding_spec; i++) {
     const OnnxOverlay__ShardingSpecProto *s = n->sharding_spec[i];
     const char *tensor = onnx_text(s->tensor_name);
     const int before = c->faults;
+    if (name_find(&named, tensor)) fault(c, "sharding of \"%s\" is given twice", tensor);
+    name_put(a, &named, tensor, c);
     if (!is_listed(tensor, c->node->input, c->node->n_input) && !is_listed(tensor, c->node->output, c->node->n_output))
       fault(c, "sharding of \"%s\", which is no operand or result of the node", tensor);
     check_devices(c, s, of->num_devices);

@@ -603,7 +603,7 @@ static const uint64_t *marks_of(const Search *s) {
     const SaidStrategy *line = s->said->strategies[i];
     const uint64_t key[] = {s->pinned ? s->pinned[i] : 0, line ? (uint64_t)line->loc.line : 0,
                             said_layouts_mark(s->said, i)};
-    marks[i] = hash64(key, sizeof key, 0);
+    marks[i] = key[0] || key[1] || key[2] ? hash64(key, sizeof key, 0) : 0;
   }
   return marks;
 }

@@ -63,12 +63,13 @@ static bool fail(Diags *d, const char *text, const char *why, size_t n, const ch
 typedef bool Set(Arena *a, const char *text, void *to, const char *key, size_t nkey, const char *value, size_t n,
                  Diags *d);
 
-/* Applies all settings in `at`, which begins with '(' or is empty. */
+/* Applies all settings in `at`, which begins with '(' or is empty.  Spaces may stand before a setting. */
 static bool each_setting(Arena *a, const char *option, const char *text, const char *at, Set *set, void *to, Diags *d) {
   if (!*at) return true;
   size_t length = strlen(at);
   if (length < 2 || at[length - 1] != ')') return fail_of(d, option, text, "expected ')' after", length, at);
   for (at++; at[0] != ')' || at[1];) {
+    at += strspn(at, " ");
     size_t nkey = strcspn(at, "=,)"), nvalue;
     if (at[nkey] != '=') return fail_of(d, option, text, "expected KEY=VALUE, got", strcspn(at, ",)"), at);
     const char *value = at + nkey + 1;

@@ -32,19 +32,23 @@ capsule_get.restype, capsule_get.argtypes = c_void_p, [c_void_p, c_char_p]
 given: dict[int, tuple[Any, ...]] = {}
 
 
-def drop(address: int) -> None:
+def drop(address: int, given: dict[int, tuple[Any, ...]] = given) -> None:
     """The deleter of DLPack: any thread may call it."""
     given.pop(address, None)
 
 
-def drop_unused(capsule: int) -> None:
+def drop_unused(capsule: int, given: dict[int, tuple[Any, ...]] = given, valid: Any = capsule_is,
+                pointer: Any = capsule_get, name: bytes = NAME) -> None:
     """A capsule that a consumer has taken has another name, and the consumer calls the deleter."""
-    if capsule_is(capsule, NAME):
-        given.pop(capsule_get(capsule, NAME), None)
+    if valid(capsule, name):
+        given.pop(pointer(capsule, name), None)
 
 
 CALLBACK = ctypes.CFUNCTYPE(None, c_void_p)
 deleter, destructor = CALLBACK(drop), CALLBACK(drop_unused)
+# A consumer's tensor may outlive this module when Python ends, and then still calls them.
+for kept in (given, drop, drop_unused, deleter, destructor):
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(kept))
 
 
 class DeviceArray:
@@ -61,7 +65,8 @@ class DeviceArray:
         self.device, self.shape, self.dtype = device, shape, TYPES[kind]
         self.address = int(lib.apc_device_data(memory))
         self._lib, self._kind, self._size, self._memory = lib, kind, size, memory
-        weakref.finalize(self, lib.apc_device_free, memory)
+        # Not when Python ends: tensors made from the array may still be used then, and the driver frees it anyway.
+        weakref.finalize(self, lib.apc_device_free, memory).atexit = False
 
     def numpy(self) -> np.ndarray[Any, Any]:
         """A copy in the host's memory."""

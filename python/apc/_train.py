@@ -40,7 +40,7 @@ class Batches:
     def _skip(self, n: int) -> None:
         """Drops the batches of earlier steps, as an uninterrupted run would have taken them."""
         length = len(self._data) if hasattr(self._data, "__len__") else 0
-        for done in range(n % length if length and self._again else n):
+        for done in range(n % length if length and self._again and self._repeats else n):
             if self._take() is None:
                 raise BadInput(f"the data ended after {done} of the {n} steps before the checkpoint")
 
@@ -298,7 +298,7 @@ def train(model: Any, data: Data, loss: str, optimizer: str = "adamw", *, steps:
     if batch is None:
         first = batches.peek()
         if first is None:
-            raise BadInput("the data is empty")
+            raise BadInput(f"the data ended at step {done} of the checkpoint" if done else "the data is empty")
         batch = batch_size(first)
     m = compile(model, target, inputs=inputs, dynamic=dynamic, train=loss, optimizer=optimizer, batch=batch, **options)
     try:

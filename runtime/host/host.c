@@ -356,6 +356,7 @@ ApcStatus host_bind(ApcModel *m, const char *name, Bound bound) {
     unbind(&bound);
     return status;
   }
+  m->devices_new |= bound.kind == BOUND_DEVICE || (old && old->kind == BOUND_DEVICE);
   if (old) unbind(old);
   else old = &list[m->n_bound++];
   *old = bound;
@@ -563,6 +564,7 @@ static RtStatus prepare(ApcModel *m, const char *entry) {
   if (!status) status = host_inputs_place(m, which);
   if (!status) status = host_devices_place(m, which);
   m->ran_entry = which;
+  m->devices_new = false;
   return status;
 }
 
@@ -647,6 +649,10 @@ RtStatus host_has_run(ApcModel *m) {
 ApcStatus apc_run_again(ApcModel *m) {
   if (!host_begin(m)) return not_loaded(m);
   RtStatus status = host_has_run(m);
+  if (!status && m->devices_new)
+    status = rt_error(&m->error, RT_USAGE, "tensors on devices were bound since the last request: it cannot run again");
+  if (!status && m->tensors) status = host_devices_begin(m, m->ran_entry);
+  if (!status && m->tensors) status = host_check_values(m, m->ran_entry);
   if (!status) status = host_outputs_check(m, m->ran_entry);
   if (!status) status = host_inputs_again(m);
   if (!status) status = host_devices_place(m, m->ran_entry);

@@ -79,6 +79,7 @@ struct ApcModel {
   Session *session;   /* ranks started by this process; NULL if a launcher started them, or none run yet */
   Launched *launched; /* belongs to the ApcLaunch */
   bool inputs_new;    /* inputs changed since the last request */
+  bool devices_new;   /* tensors on devices were bound, or bound no more, since the last request */
   uint32_t requests;
   char *io;
   RequestLayout layout; /* of the last request; n 0 before the first */

@@ -110,6 +110,7 @@ ApcStatus host_bind_output(ApcModel *m, const char *name, BoundOutput new) {
   if (new.data &&new.type != wanted)
     return host_error(m, RT_BAD_INPUT, "output '%s' is %s, but its memory is for %s", name, dtype_name(wanted),
                       (unsigned)new.type < DT_COUNT ? dtype_name(new.type) : "an unknown type");
+  m->devices_new |= new.on_device || (old && old->on_device);
   if (!new.data) {
     if (old) free(old->name), *old = m->outputs[--m->n_outputs];
     return APC_OK;

@@ -74,7 +74,7 @@ static RtStatus make_box(ApcModel *m, const char *name, const StateTensor *t, co
                          const int64_t *extents, size_t bytes, RequestState *out) {
   for (int d = 0; d < t->rank; d++) {
     int64_t at = out->start[d] = start ? start[d] : 0;
-    int64_t n = out->extent[d] = extents ? extents[d] : t->dims[d] - at;
+    int64_t n = out->extent[d] = extents ? extents[d] : at < 0 ? 0 : t->dims[d] - at;
     if (at < 0 || n < 0 || at > t->dims[d] || n > t->dims[d] - at)
       return rt_error(&m->error, RT_BAD_INPUT, "state '%s': %lld elements from %lld on in dimension %d, which has %lld",
                       name, (long long)n, (long long)at, d, (long long)t->dims[d]);
@@ -89,6 +89,7 @@ static ApcStatus move_named(ApcModel *m, const char *name, const int64_t *start,
   StateTensor t = {0};
   RequestState box = {0};
   RtStatus status = find_state(m, name, &box.state, &t);
+  if (!status && bytes && !to && !from) status = rt_error(&m->error, RT_USAGE, "state '%s': there is no data", name);
   if (!status) status = make_box(m, name, &t, start, extents, bytes, &box);
   if (status || bytes == 0) return host_status(m, status);
   const HostStates sizes = m->states;

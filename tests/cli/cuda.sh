@@ -94,6 +94,19 @@ check "gpt: the gradients of an attention are one launch" test "$(grep -c attent
 calls_of_layer 31 llama -D vocab=512 --dim seq=256 --batch 2 --train cross_entropy --optimizer 'adamw()'
 calls_of_layer 34 llama -D vocab=512 -D kv_heads=8 --dim seq=256 --batch 2 --train cross_entropy --optimizer 'adamw()'
 
+# Every micro-batch adds to the gradient of a weight whose gradient is the same along a dimension.
+cat >sums.apc <<'END'
+dim batch
+entry main(x: f32[batch, 64]) {
+  weight p : f32[64, 32] = normal(0.1)
+  weight u : f32[64, 128] = normal(0.1)
+  y = x + expand_dims(sum(p, [1]), 0)
+  output logits = einsum("bd,dk->bk", y, u)
+}
+END
+expect 0 "" "$apc" sums.apc -q --target dgx-h100x1 --batch 64 --train cross_entropy --optimizer 'sgd()' --micro-batches 4 -S
+check "each micro-batch adds to the gradient" grep -qE '^  # p.grad.accumulate: f32\[64,32\] f32\[64\] f32\[64,32\]' sums.schedule
+
 # The other families: convolutions, pools, indexing, sorting.
 schedule_of resnet "$source_dir/examples/resnet.apc" -D depth=18 -D width=8 -D classes=10 -D image=32 --dim batch=4
 has resnet 'k[0-9]+_pool<<<'

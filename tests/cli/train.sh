@@ -198,7 +198,19 @@ for how in "1f1b 2" "zbv 1"; do
   check "$how: copies of the table" [ "$(grep -c '^param "wte"' frozen.schedule)" -eq ${how#* } ]
   expect 0 "" ./trainer --steps 3 --data tokens=@t16.bin --save weights.safetensors
   [ -e frozen.safetensors ] || cp weights.safetensors frozen.safetensors
-  check "$how: the same bits" cmp -s weights.safetensors frozen.safetensors
+  # Stages that end between a product and its bias round once more.
+  check "$how: the same weights" /usr/bin/python3 -c '
+import json, struct, sys
+import numpy as np
+def read(path):
+    data = open(path, "rb").read()
+    n = 8 + struct.unpack("<Q", data[:8])[0]
+    header = json.loads(data[8:n])
+    return {k: np.frombuffer(data[n + v["data_offsets"][0]:n + v["data_offsets"][1]], "<f4")
+            for k, v in header.items() if k != "__metadata__"}
+a, b = read(sys.argv[1]), read(sys.argv[2])
+sys.exit(not (a.keys() == b.keys() and all(np.abs(a[k] - b[k]).max() < 1e-6 for k in a)))' \
+    weights.safetensors frozen.safetensors
 done
 
 # The legalised form shows accumulation as well.
@@ -216,6 +228,7 @@ expect 2 "lr must be a number, at least 0" "$apc" plan $mlp --train mse --optimi
 expect 2 "needs steps=N" "$apc" plan $mlp --train mse --optimizer 'adamw(schedule=linear)'
 expect 2 "expected ')' after" "$apc" plan $mlp --train mse --optimizer 'adamw(lr=1'
 expect 2 "expected KEY=VALUE, got 'lr'" "$apc" plan $mlp --train mse --optimizer 'adamw(lr)'
+expect 0 "" "$apc" plan $mlp --train mse --optimizer 'adamw(lr=1e-3, beta1=0.8)' -q
 expect 2 "is not a loss (cross_entropy, mse, bce) and not an output" "$apc" plan $mlp --train perplexity
 expect 2 "output 'y' is f32" "$apc" plan $mlp --train y
 expect 2 "--optimizer needs --train" "$apc" plan $mlp --optimizer sgd
@@ -226,4 +239,4 @@ expect 0 "" "$apc" plan $mlp --train mse --dtype f16 --target dgx-1-v100-32gbx2 
 expect_json 'd["breakdown_us"]["optimizer"] > 0'
 expect 5 "models with loops cannot be trained yet" "$apc" plan "$source_dir/examples/lstm.apc" --train cross_entropy
 }
-summary 137 111
+summary 138 112
