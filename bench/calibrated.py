@@ -77,7 +77,7 @@ class Case:
             self.why = (err.strip().splitlines() or ["exit %d" % code])[0]
             return
         with open(trace) as f:
-            events = [e for e in json.load(f)["traceEvents"] if e["ph"] == "X"]
+            events = [e for e in json.load(f)["traceEvents"] if e["ph"] == "X" and e["cat"] != "predicted"]
         order, count = {}, {}
         for e in events:  # the n-th call of an instruction in a run
             at = (e["pid"], e["args"].get("run"), e["name"], e["cat"])

@@ -82,10 +82,10 @@ static bool read_trace(Calibrate *c, const char *path, ProbeTimes *out) {
   json_array_foreach(json_object_get(j, "traceEvents"), i, event) {
     const char *name = json_string_value(json_object_get(event, "name")),
                *kind = json_string_value(json_object_get(event, "cat"));
-    double us = json_number_value(json_object_get(event, "dur"));
-    if (!name || !kind) continue;
+    const json_t *us = json_object_get(event, "dur"); /* arrows between ranks have none */
+    if (!name || !kind || !us || strcmp(kind, "predicted") == 0) continue;
     ProbeTime *t = time_of(c, out, name, kind);
-    t->seconds = fmin(t->seconds, us * 1e-6);
+    t->seconds = fmin(t->seconds, json_number_value(us) * 1e-6);
   }
   json_decref(j);
   return true;
