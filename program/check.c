@@ -13,9 +13,6 @@
 #include "program/check.h"
 #include "program/image.h"
 
-/* Predicted times are below this, so that they can be counted in nanoseconds. */
-#define MOST_SECONDS 1e9
-
 static bool dims_ok(const Check *c, ProgramList l, uint8_t banned) {
   return l.n <= PROGRAM_MAX_RANK && exprs_ok(c, l, l.n, banned);
 }
@@ -417,7 +414,7 @@ static bool check_entries(Check *c) {
     port += e->n_inputs;
     NEED(e->outputs == port && e->n_outputs <= p->n_ports - port, "entries", i, "the outputs");
     port += e->n_outputs;
-    NEED(e->seconds >= 0 && e->seconds < MOST_SECONDS, "entries", i, "the predicted time");
+    NEED(e->seconds >= 0 && isfinite(e->seconds), "entries", i, "the predicted time");
     NEED(e->prepare == 0 || (e->prepare == 1 && !prepare && e->n_inputs + e->n_outputs == 0), "entries", i, "the flag");
     NEED(flops_ok(c, e->flops), "entries", i, "the model FLOPs");
     prepare |= e->prepare == 1;
@@ -455,7 +452,7 @@ static bool check_predicted(Check *c) {
   const Program *p = c->p;
   if (p->n_predicted && p->n_predicted != p->n_instrs) return damaged(c, "the number of predicted times is wrong");
   for (uint32_t i = 0; i < p->n_predicted; i++)
-    NEED(p->predicted[i] >= 0 && p->predicted[i] < MOST_SECONDS, "predicted", i, "the time");
+    NEED(p->predicted[i] >= 0 && isfinite(p->predicted[i]), "predicted", i, "the time");
   return true;
 }
 

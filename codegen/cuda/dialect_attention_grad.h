@@ -49,9 +49,9 @@ typedef struct AttentionGrad {
     if (job >= a->groups * own * chunks) return; \
     int64_t mine = job / chunks, first = job % chunks * 256 + lane_index(), group = mine / own; \
     int left = (int)(n - first < 256 ? n - first : 256); \
-    const Lines *lines = of_query ? &a->of_keys : g->of == 'k' ? &a->of_query : &g->of_d; \
+    const Lines lines = of_query ? a->of_keys : g->of == 'k' ? a->of_query : g->of_d; \
     const stored *from = of_query ? keys : g->of == 'k' ? query : (const stored *)g->d; \
-    from += lines_of(lines, group) + first; \
+    from += lines_of(&lines, group) + first; \
     out += lines_of(&a->of_result, group) + line_at(&a->of_result, mine % own) + first; \
     type result[8]; \
     UNROLL for (int i = 0; i < 8; i++) result[i] = 0; \
@@ -63,7 +63,7 @@ typedef struct AttentionGrad {
             of_query ? one : mine % own); \
       ROLL for (int j = 0; j < 32 && other + j < others; j++) { \
         type w = shuffle_##C(weight, j); \
-        const stored *line = from + line_at(lines, other + j); \
+        const stored *line = from + line_at(&lines, other + j); \
         UNROLL for (int i = 0; i < 8; i++) \
           if (32 * i < left) result[i] += w * load_##T(line + 32 * i); \
       } \
@@ -210,9 +210,10 @@ FN float attention_share(const AttentionGrad *g, int64_t row, _Bool there, float
     values += lines_of(&a->of_values, p.group), out += lines_of(&a->of_result, p.group); \
     const stored *own = p.of_query ? query : keys, *other = p.of_query ? keys : query; \
     const stored *from = p.of_query ? keys : g->of == 'k' ? query : d; \
-    const Lines *of_own = p.of_query ? &a->of_query : &a->of_keys; \
-    const Lines *of_other = p.of_query ? &a->of_keys : &a->of_query; \
-    const Lines *of_from = p.of_query ? &a->of_keys : g->of == 'k' ? &a->of_query : &g->of_d; \
+    /* copies: pointers that depend on g would keep all of `a` in local memory */ \
+    const Lines of_own = p.of_query ? a->of_query : a->of_keys, of_other = p.of_query ? a->of_keys : a->of_query; \
+    const Lines of_from = p.of_query ? a->of_keys : g->of == 'k' ? a->of_query : g->of_d; \
+    const Lines of_mine = p.of_query ? g->of_d : a->of_values, of_others = p.of_query ? a->of_values : g->of_d; \
     float result[4][4]; \
     UNROLL for (int i = 0; i < 16; i++) result[i / 4][i % 4] = 0; \
     const float factor = g->of == 'v' ? 1 : scale; \
@@ -224,10 +225,10 @@ FN float attention_share(const AttentionGrad *g, int64_t row, _Bool there, float
       if (t >= p.others) break; \
       if (!p.of_query) attention_grad_sums_##T(tops, shares, deltas, a, g, p.group, t, factor, g->of == 'k'); \
       float score[4][4], change[4][4]; \
-      attention_products_##T(score, both, own, of_own, p.first, p.own, other, of_other, t, p.others, a->k, scale); \
+      attention_products_##T(score, both, own, &of_own, p.first, p.own, other, &of_other, t, p.others, a->k, scale); \
       if (g->of != 'v') \
-        attention_products_##T(change, both, p.of_query ? d : values, p.of_query ? &g->of_d : &a->of_values, p.first, \
-            p.own, p.of_query ? values : d, p.of_query ? &a->of_values : &g->of_d, t, p.others, a->e, 1); \
+        attention_products_##T(change, both, p.of_query ? d : values, &of_mine, p.first, p.own, \
+            p.of_query ? values : d, &of_others, t, p.others, a->e, 1); \
       UNROLL for (int j = 0; j < 4; j++) \
         UNROLL for (int i = 0; i < 4; i++) { \
           int q = attention_query(&p, 4 * y + i, 4 * x + j), k = attention_key(&p, 4 * y + i, 4 * x + j); \
@@ -238,7 +239,7 @@ FN float attention_share(const AttentionGrad *g, int64_t row, _Bool there, float
           weights[tile_place(4 * x + j, 4 * y) + i] = whole || where[k] <= last[q] ? w : 0; \
         } \
       barrier(); /* products are done, and weights are stored */ \
-      attention_values_##T(both, from, of_from, t, p.others, n, panel * 64, 64); \
+      attention_values_##T(both, from, &of_from, t, p.others, n, panel * 64, 64); \
       barrier(); \
       ROLL for (int some = 0; some < 64; some += 2) UNROLL for (int row = some; row < some + 2; row++) { \
         float w[4], v[4]; \

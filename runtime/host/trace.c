@@ -80,7 +80,7 @@ static bool put_event(Trace *t, const RecordEvent *e) {
     ok = ok && put(t, ",\"kernel\":") && put_text(t, program_text(t->p, t->p->kernels[x->object].name));
   if (e->wait_ns) ok = ok && put_time(t, "waiting_us", e->wait_ns);
   if (t->p->n_predicted && t->p->predicted[e->instr] > 0)
-    ok = ok && put_time(t, "predicted_us", (uint64_t)(1e9 * (double)t->p->predicted[e->instr] + 0.5));
+    ok = ok && put_time(t, "predicted_us", (uint64_t)fmin(1e9 * (double)t->p->predicted[e->instr] + 0.5, 1e18));
   return ok && put(t, "}}");
 }
 

@@ -198,6 +198,7 @@ static void predicted_times(void) {
     double request;
     const char *fault;
   } cases[] = {{0, 1e-6f, 2e-6, NULL},
+               {0, 1e-6f, 2e25, NULL}, /* a loop of as many rounds as an integer counts */
                {1, 1e-6f, 2e-6, "the number of predicted times is wrong"},
                {0, -1e-6f, 2e-6, "the time of predicted[0]"},
                {0, INFINITY, 2e-6, "the time of predicted[0]"},
