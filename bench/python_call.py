@@ -24,7 +24,6 @@ import apc  # noqa: E402
 
 C = r"""
 #include <stdio.h>
-#include <stdlib.h>
 #include <time.h>
 #include "apc_runtime.h"
 int main(int argc, char **argv) {

@@ -11,8 +11,6 @@
  */
 #include "codegen/unit_times.h"
 
-#include <math.h>
-
 #include "codegen/rows/row_work.h"
 
 typedef struct Times {

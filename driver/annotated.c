@@ -238,16 +238,18 @@ static int devices_of(const Annotations *k, const OnnxTensorSharding *t, int *fi
 /* Without numbers: nodes on blocks of devices of one size are stages. */
 static void stages_of_devices(Annotations *k) {
   int block = 0, first = 0;
-  for (int set = 0; set < 2; set++)
-    for (size_t i = 0; i < k->x->nodes.n; i++) {
-      const OnnxNodeSharding *node = &k->x->nodes.items[i];
-      for (size_t t = 0; is_of(k, node) && t < node->tensors.n; t++) {
-        const int n = devices_of(k, &node->tensors.items[t], &first);
-        if (!n || (block && n != block) || k->c->devices % n || first % n) return;
-        block = n;
-        if (set) k->stage_of[i] = first / n, k->stages = k->c->devices / n;
-      }
+  int *stage_of = ARENA_ARRAY(k->a, int, k->x->nodes.n + 1);
+  for (size_t i = 0; i < k->x->nodes.n; i++) {
+    const OnnxNodeSharding *node = &k->x->nodes.items[i];
+    stage_of[i] = -1;
+    for (size_t t = 0; is_of(k, node) && t < node->tensors.n; t++) {
+      const int n = devices_of(k, &node->tensors.items[t], &first);
+      if (!n || (block && n != block) || k->c->devices % n || first % n) return;
+      block = n;
+      stage_of[i] = first / n;
     }
+  }
+  if (block) k->stage_of = stage_of, k->stages = k->c->devices / block;
 }
 
 static bool stages_are_even(Annotations *k) {
@@ -318,7 +320,7 @@ static bool add_digits(Annotations *k, OnnxDigits *digits, const OnnxShards *s, 
   OnnxDigits more = *digits;
   if (!onnx_digits_add(&more, k->a, s, stage * digits->ranks, why)) return false;
   if (onnx_digits_mesh(&more).naxes > MOST_AXES)
-    return *why = "needs, together with others, a mesh of more than 4 axes", false;
+    return *why = arena_printf(k->a, "needs, together with others, a mesh of more than %d axes", MOST_AXES), false;
   *digits = more;
   return true;
 }
@@ -384,8 +386,7 @@ static bool has_strategy(const Annotations *k, size_t op) {
  * several. */
 static bool divides(const Rule *r, const TensorFactors *factors, const Mesh *mesh, const Layout *l) {
   for (int d = 0; d < l->rank; d++) {
-    int64_t parts = 1, extent;
-    for (int i = 0; i < l->dims[d].n; i++) parts *= mesh->axes[l->dims[d].axes[i]].size;
+    int64_t parts = layout_parts(mesh, &l->dims[d]), extent;
     if (parts == 1 || factors->dims[d].n < 2) continue;
     if (!ex_get_const(r->factors[factors->dims[d].f[0]].size, &extent) || extent % parts) return false;
   }
@@ -424,8 +425,8 @@ static void give_readers(Annotations *k, const Spec *s, size_t maker) {
       any = true;
       if (has_layout(k, i, j)) continue;
       const bool found = annotated_operand(k->b->model.m, f, i, k->rules[i], j, s->tensor, &factors);
-      const char *not = found ? add_layout(k, i, j, &factors, &s->layout) : not_made;
-      if (not ) why = not ;
+      const char *refused = found ? add_layout(k, i, j, &factors, &s->layout) : not_made;
+      if (refused) why = refused;
     }
   if (why) spec_not_followed(k, s, why);
 }
@@ -446,8 +447,8 @@ static const char *follow_in(Annotations *k, const Spec *s, size_t op) {
   for (int j = 0; j < f->ops.items[op].nin; j++) {
     TensorFactors factors;
     if (!annotated_operand(k->b->model.m, f, op, k->rules[op], j, s->tensor, &factors)) continue;
-    const char *not = add_layout(k, op, j, &factors, &s->layout);
-    if (!any || not ) why = not ;
+    const char *refused = add_layout(k, op, j, &factors, &s->layout);
+    if (!any || refused) why = refused;
     any = true;
   }
   return why;
@@ -466,8 +467,8 @@ static void follow_operand(Annotations *k, const Spec *s) {
   const NodeOps *ops = ops_of(k, s->node->node);
   const char *why = not_made;
   for (size_t i = 0; i < ops->n; i++) {
-    const char *not = follow_in(k, s, ops->items[i]);
-    if (why == not_made || (not &&not != not_made)) why = not ;
+    const char *refused = follow_in(k, s, ops->items[i]);
+    if (why == not_made || (refused && refused != not_made)) why = refused;
   }
   if (why == not_made && module_param(k->b->model.m, s->tensor->maker)) why = follow_joined(k, s);
   else if (!ops->n) follow_result(k, s), why = NULL; /* the node only gives its operand another name */

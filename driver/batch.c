@@ -1,7 +1,6 @@
 /* driver/batch.c - see batch.h. */
 #include "driver/batch.h"
 
-#include <math.h>
 #include <string.h>
 
 #include "driver/internal.h"
@@ -25,7 +24,7 @@ static const DimSize *with_size(Arena *a, const DimSize *sizes, size_t n, size_t
   return copy;
 }
 
-/* Changes the options so that the batch is `batch` times as large; false if no option can. */
+/* Changes the options so that the batch is `times` as large; false if no option can. */
 static bool enlarge(const Build *b, ModelOptions *o, int64_t times, BatchPrice *out) {
   Arena *a = o->arena;
   bool bound;

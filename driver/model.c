@@ -252,7 +252,7 @@ static bool import_onnx(const ModelOptions *o, OnnxFile *file, bool planned, Mod
                                .rules = o->train ? o->train->rules : NULL,
                                .facts = &model->facts,
                                .places = o->places,
-                               .sharding = planned ? NULL : &model->sharding};
+                               .sharding = &model->sharding};
   bool ok = onnx_import(&model->m, file, &options, o->diags);
   safetensors_close(weights);
   return ok;

@@ -302,8 +302,7 @@ static int64_t floor_div(int64_t a, int64_t b) {
   return (a % b != 0 && a < 0) ? q - 1 : q;
 }
 
-/* For a > 0 and any b. */
-static int64_t gcd(int64_t a, int64_t b) {
+int64_t ex_common_divisor(int64_t a, int64_t b) {
   while (b) {
     int64_t t = a % b;
     a = b;
@@ -332,7 +331,7 @@ static const Expr *div_by_const(Module *m, const Expr *a, int64_t b, bool joined
     Term out = p.terms[i], stay = out;
     int64_t left = out.coefficient % b;
     if (out.n && left != 0) { /* only whole terms leave the division */
-      common = gcd(common, out.coefficient);
+      common = ex_common_divisor(common, out.coefficient);
       out.coefficient = 0;
     } else {
       out.coefficient = floor_div(out.coefficient, b);

@@ -65,6 +65,8 @@ const Expr *ex_exact_div(struct Module *m, const Expr *a, const Expr *b);
 static inline bool ex_is_const(const Expr *e, int64_t v) { return e->kind == EX_CONST && e->value == v; }
 /* True if e is a constant; *v gets its value. */
 bool ex_get_const(const Expr *e, int64_t *v);
+/* The greatest common divisor of two numbers, for a > 0 and any b. */
+int64_t ex_common_divisor(int64_t a, int64_t b);
 
 /* How to rebuild an expression: the replacement of each operand, and the division of two (NULL: ex_div). */
 typedef struct ExprRebuild {

@@ -1,8 +1,7 @@
 /* passes/pipeline.c - the compiler's level-1 passes, in order: this table is the pipeline.
  *
- *   front end -> [ inline -> fold -> channels_last -> rows -> views -> recognise -> heads -> joined -> train -> dce ->
- * narrow
- *   -> widen -> strided -> within -> prepare -> hoist -> unshare -> order -> group ] -> plan (search.c)
+ *   front end -> [ inline -> fold -> channels_last -> rows -> views -> recognise -> heads -> joined -> train -> dce
+ *   -> narrow -> widen -> strided -> within -> prepare -> hoist -> unshare -> order -> group ] -> plan (search.c)
  *   -> lower_spmd (lower.c) -> Program
  *
  * The planner and later steps read the flat function.  passes/facts/blocks.h finds its repeated blocks; `group` writes

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """tests/commands.py ROOT - every command of README.md and docs/guide/*.md is run by a test, or is listed with the reason
-in tests/commands.txt.
+in tests/commands.txt (`run`: by tests/cli/guides.py).
 
-Commands are the lines of fenced or indented blocks that begin with "$ ", "apc ", "build/apc " or "./model".  Tests run
-those of two kinds: of the documents that tests/cli/tests.cmake gives to tour.sh, the lines "$ ..." in blocks fenced by
+Commands are the lines of fenced or indented blocks that begin with "$ ", "apc ", "build/apc " or "./model".  Other tests
+run those of two kinds: of the documents that tests/cli/tests.cmake gives to tour.sh, the lines "$ ..." in blocks fenced by
 ``` alone; of README.md, the lines of a block that tests/cli/readme.sh chooses by words in them."""
 import pathlib
 import re

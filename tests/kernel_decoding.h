@@ -55,8 +55,8 @@ static void few_case(const FewCase *c, size_t number) {
                                  : "n";
   text_add(&t, "symbol b hint 3\nmesh [tp=1] stages 1\n");
   for (int i = 0; i < c->n; i++) {
-    text_printf(&t, c->turned ? "param \"w%d\" : %s[%s,%s] = zeros\n" : "param \"w%d\" : %s[%s,%s] = zeros\n", i,
-                c->type, c->turned ? c->columns[i] : c->depth, c->turned ? c->depth : c->columns[i]);
+    text_printf(&t, "param \"w%d\" : %s[%s,%s] = zeros\n", i, c->type, c->turned ? c->columns[i] : c->depth,
+                c->turned ? c->depth : c->columns[i]);
     text_printf(&t, "param \"v%d\" : %s[%s] = zeros\n", i, c->type, c->columns[i]);
   }
   text_printf(&t, "param \"g\" : %s[%s] = zeros\nparam \"s\" : %s[%s] = zeros\nfunc @r level 2 {\n", c->type, c->depth,

@@ -14,7 +14,6 @@
 #include "frontend/onnx/import.h"
 #include "frontend/onnx/notes.h"
 #include "frontend/onnx/replace.h"
-#include "ir/schedule.h"
 #include "tools/kept_options.h"
 #include "tools/onnx_specs.h"
 #include "driver/weights.h"
@@ -112,12 +111,12 @@ static uint8_t *from_other(Writing *w, size_t *bytes) {
 }
 
 /* Weights of another file would have to move into nodes that are kept. */
-static bool has_own_weights(Tool *t, const Model *model) {
-  const char *from = option_text(&t->options, OPT_weights);
-  if (model->kind != MODEL_ONNX || !from || strcmp(from, "ref") == 0 || strcmp(from, "embed") == 0) return true;
+static bool has_own_weights(const Tool *t, const Build *b) {
+  const char *from = b->options.model.weights, *path = b->model.path;
+  if (b->model.kind != MODEL_ONNX || !from) return true;
   diag_error(t->diags, DIAG_usage_value, (Loc){0},
-             "--emit=onnx keeps the weights of %s, so it cannot be combined with --weights %s", model->path, from);
-  diag_help(t->diags, "first bring them into the model: apc convert %s NEW.onnx --weights %s", model->path, from);
+             "--emit=onnx keeps the weights of %s, so it cannot be combined with --weights %s", path, from);
+  diag_help(t->diags, "first bring them into the model: apc convert %s NEW.onnx --weights %s", path, from);
   return false;
 }
 
@@ -125,7 +124,7 @@ const uint8_t *tool_onnx(Tool *t, const Build *b, const char *file, size_t *byte
   Writing w = {.t = t, .b = b};
   Text plan = {.arena = t->arena};
   uint8_t *packed = NULL;
-  bool ok = tool_model_again(t, b->model.path, &w.places, &w.model) && has_own_weights(t, &w.model);
+  bool ok = has_own_weights(t, b) && tool_model_again(t, b->model.path, &w.places, &w.model);
   plan_print(b->model.m, b->l1, b->plan, &plan);
   w.notes = (OnnxNotes){.configuration = b->plan->target,
                         .target = b->plan->target,

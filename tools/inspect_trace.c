@@ -3,10 +3,10 @@
  * times beside the measured ones, by operation and by kind, and the worst predictions.
  *
  * Reads complete events (ph "X": name, ts, dur in microseconds, pid, tid); only counts other kinds, and the predicted
- * run of a measured trace (category "predicted").  An event may
- * contain others of its row, as a run contains its calls.  A process is busy while an event runs that contains no
- * other; events of several rows at the same time count once.  A prediction ("predicted_us" of an event) is compared
- * with the time in which the event did not wait for other ranks ("waiting_us").
+ * run of a measured trace (category "predicted").  An event may contain others of its row, as a run contains its calls.
+ * A process is busy while an event runs that contains no other; events of several rows at the same time count once.  A
+ * prediction ("predicted_us" of an event) is compared with the time in which the event did not wait for other ranks
+ * ("waiting_us").
  */
 #include <math.h>
 #include <stdlib.h>

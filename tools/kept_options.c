@@ -37,13 +37,17 @@ static bool is_kept(OptionId id) {
   return is;
 }
 
+static const char *word_of(Arena *a, const OptionUse *u) {
+  return arena_printf(a, "%s%s%s", option_rows[u->option].flag, u->value ? "=" : "", u->value ? u->value : "");
+}
+
 const char *tool_kept_words(Tool *t, bool dims) {
   Text text = {.arena = t->arena};
   for (int i = 0; i < KEPT; i++) {
     size_t at = 0;
     if (kept[i].dims && !dims) continue;
     for (const OptionUse *u; (u = option_next(&t->options, kept[i].option, &at));)
-      text_printf(&text, "%s%s%s\n", option_rows[u->option].flag, u->value ? "=" : "", u->value ? u->value : "");
+      text_printf(&text, "%s\n", word_of(t->arena, u));
   }
   return text_str(&text);
 }
@@ -76,8 +80,7 @@ static void add_words(Tool *t, const char *path, const Options *file) {
     const bool taken = option_rows[u.option].commands >> t->options.command & 1;
     if (!taken || option_given(&line, u.option)) continue;
     ARENA_PUSH(t->arena, &t->options.uses, u);
-    tool_add_word(&added, arena_printf(t->arena, "%s%s%s", option_rows[u.option].flag, u.value ? "=" : "",
-                                       u.value ? u.value : ""));
+    tool_add_word(&added, word_of(t->arena, &u));
   }
   if (added.n) tool_say(t, "Using", "options of %s:%s", path, text_str(&added));
 }

@@ -3,11 +3,11 @@
 
 #include <string.h>
 
-#include "base/die.h"
 #include "frontend/onnx/sharding_spec.h"
 #include "ir/layout/rule.h"
 #include "ir/schedule.h"
 #include "passes/facts/counterpart.h"
+#include "passes/facts/labels.h"
 
 /* Operations of one name. */
 typedef struct OpList {
@@ -18,7 +18,8 @@ typedef struct OpList {
 typedef struct Specs {
   const OnnxSpecsOf *o;
   Arena *a;
-  Mesh places; /* the plan's mesh, with a stage per place */
+  Mesh places;        /* the plan's mesh, with a stage per place */
+  const Rule **rules; /* by operation of the planned function */
   Counterparts same;
   NameMap named;             /* value of the planned function (value_name) -> number of the value */
   NameMap from_at, plan_at;  /* Loc.node -> its operations, of either function */
@@ -69,7 +70,7 @@ static void find_ops(Specs *s, size_t i) {
 /* ---- layouts of planned values */
 
 static size_t number_of(const Specs *s, const Op *op) { return (size_t)(op - s->o->planned->ops.items); }
-static const Rule *rule_at(const Specs *s, const Op *op) { return rule_of(s->o->m, s->o->planned, op); }
+static const Rule *rule_at(const Specs *s, const Op *op) { return s->rules[number_of(s, op)]; }
 
 static const Layout *operand_layout(const Specs *s, const Op *op, int k) {
   return strategy_operand(s->o->m, rule_at(s, op), &s->o->plan->strategies[number_of(s, op)], k);
@@ -81,25 +82,19 @@ static const Layout *result_layout(const Specs *s, const Op *op, int k) {
 
 /* ---- specs */
 
-/* Collects what the readers in a node want; false once two differ. */
+/* The layout that the readers in a node want. */
 typedef struct Wanted {
   bool some, differ;
-  Layout layout; /* by dimension of the graph's value */
+  const Layout *layout; /* by dimension of the graph's value */
   int stage;
 } Wanted;
 
-static bool same_dims(const DimLayout *x, const DimLayout *y) {
-  return x->n == y->n && x->unit == y->unit && memcmp(x->axes, y->axes, (size_t)x->n) == 0;
-}
-
-static void want(Wanted *w, const Layout *l, const int *order, int stage) {
+static void want(const Specs *s, Wanted *w, const Layout *l, const int *order, int stage) {
   Layout turned = {.rank = l->rank, .partial = l->partial, .partial_axes = l->partial_axes};
   for (int d = 0; d < l->rank; d++) turned.dims[d] = l->dims[order[d]];
-  if (w->some) {
-    w->differ |= turned.rank != w->layout.rank || turned.partial_axes != w->layout.partial_axes || stage != w->stage;
-    for (int d = 0; !w->differ && d < turned.rank; d++) w->differ = !same_dims(&turned.dims[d], &w->layout.dims[d]);
-  }
-  w->some = true, w->layout = turned, w->stage = stage;
+  const Layout *layout = layout_get(s->o->m, &turned);
+  w->differ |= w->some && (layout != w->layout || stage != w->stage);
+  w->some = true, w->layout = layout, w->stage = stage;
 }
 
 static bool has_spec(const OnnxAnnotation *x, const char *tensor) {
@@ -109,8 +104,8 @@ static bool has_spec(const OnnxAnnotation *x, const char *tensor) {
 }
 
 static void add_spec(const Specs *s, OnnxAnnotation *x, const char *tensor, const Wanted *w) {
-  if (!w->some || w->differ || w->layout.partial_axes) return;
-  const OnnxShards *shards = onnx_shards_of(s->a, &s->places, mesh_place_of(&s->o->plan->mesh, w->stage), &w->layout);
+  if (!w->some || w->differ || w->layout->partial_axes) return;
+  const OnnxShards *shards = onnx_shards_of(s->a, &s->places, mesh_place_of(&s->o->plan->mesh, w->stage), w->layout);
   ARENA_PUSH(s->a, &x->specs, onnx_shards_write(s->a, tensor, shards));
 }
 
@@ -127,7 +122,7 @@ static Wanted wanted_operand(const Specs *s, Val v) {
     const Op *op = s->from_ops.items[i], *l = name_find(&s->plan_ops, op->name);
     for (int k = 0; l && l->nin == op->nin && k < op->nin; k++)
       if (op->in[k] == v && counterpart_letters(&s->same, op, l, k, t, type_of(planned, l->in[k]), order))
-        want(&w, operand_layout(s, l, k), order, stage_of(s, l));
+        want(s, &w, operand_layout(s, l, k), order, stage_of(s, l));
   }
   if (w.some) return w;
   for (size_t i = 0; i < s->node_ops.n; i++) {
@@ -138,7 +133,7 @@ static Wanted wanted_operand(const Specs *s, Val v) {
       const bool same = strcmp(counterpart_name(s->a, planned, l->in[k]), name) == 0;
       if (same ? counterpart_order(&s->same, v, l->in[k], order)
                : weight && strncmp(name, "param ", 6) == 0 && counterpart_view(name + 6, weight, order))
-        want(&w, operand_layout(s, l, k), order, stage_of(s, l));
+        want(s, &w, operand_layout(s, l, k), order, stage_of(s, l));
     }
   }
   return w;
@@ -154,7 +149,7 @@ static Wanted wanted_result(const Specs *s, Val v) {
   const Op *l = op_of(planned, at);
   const Type *t = type_of(from, v), *u = type_of(planned, at);
   if (counterpart_letters(&s->same, op, l, op->nin, t, u, order) || counterpart_order(&s->same, v, at, order))
-    want(&w, result_layout(s, l, value_index(planned, at)), order, stage_of(s, l));
+    want(s, &w, result_layout(s, l, value_index(planned, at)), order, stage_of(s, l));
   return w;
 }
 
@@ -198,8 +193,11 @@ static void stage_others(Specs *s, OnnxAnnotation *by_node) {
 }
 
 OnnxAnnotation *tool_onnx_specs(const OnnxSpecsOf *o) {
-  Specs s = {
-      .o = o, .a = o->arena, .places = o->plan->mesh, .same = {o->arena, o->imported, o->m, o->from, o->planned}};
+  Specs s = {.o = o,
+             .a = o->arena,
+             .places = o->plan->mesh,
+             .rules = rules_of(o->m, o->planned),
+             .same = {o->arena, o->imported, o->m, o->from, o->planned}};
   const size_t n = o->graph->n_node;
   OnnxAnnotation *by_node = ARENA_ARRAY(o->arena, OnnxAnnotation, n + 1);
   s.places.stages = mesh_places(&o->plan->mesh), s.places.chunks = 0;

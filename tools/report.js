@@ -35,7 +35,8 @@ function bytes(x) {
   return (k ? digits(x) : Math.round(x)) + ' ' + units[k];
 }
 function percent(x) { return (100 * x).toFixed(x < 0.1 ? 1 : 0) + ' %'; }
-function count(n, one, many) { return n.toLocaleString('en') + ' ' + (n === 1 ? one : many || one + 's'); }
+function number(n) { return n.toLocaleString('en'); }
+function count(n, one, many) { return number(n) + ' ' + (n === 1 ? one : many || one + 's'); }
 function words(text) { /* a line does not break after the hyphens of an option */
   return text.split(' ').flatMap((word, k) => [k ? ' ' : '', el('span', { class: 'word' }, word)]);
 }
@@ -412,8 +413,8 @@ function drawOperations() {
     found = words.length ? all.filter(matches(words)) : all;
     inside.style.height = found.length * high + 'px';
     box.style.height = Math.min(440, found.length * high + 4) + 'px';
-    at('found').textContent = found.length === all.length ? count(all.length, 'operation') : found.length.toLocaleString('en') + ' of ' +
-      all.length.toLocaleString('en');
+    at('found').textContent = found.length === all.length ? count(all.length, 'operation')
+      : number(found.length) + ' of ' + number(all.length);
     box.scrollTop = 0;
     fill(true);
   }

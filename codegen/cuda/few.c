@@ -8,9 +8,9 @@ enum { PANEL = 32, THREADS = 256, MOST_STAGED = 4096 };
 typedef struct Printing {
   CudaTemplate *k;
   const FewUnit *f;
-  const char *type;               /* of the elements */
-  int rows;                       /* of a tile: 1, 2, 4 or 8 */
-  int weight[FEW_PRODUCTS], next; /* by product: the pointer to its weight */
+  const char *type; /* of the elements */
+  int rows;         /* of a tile: 1, 2, 4 or 8 */
+  int next;         /* the next pointer */
 } Printing;
 
 static const char *number(const Printing *p, const Expr *e) { return ct_scalar(p->k, e); }
@@ -57,7 +57,6 @@ static void print_product(Printing *p, int i) {
   Text *t = &p->k->body;
   bool turned = !ex_is_const(g->b_n, 1);
   int out = p->k->u->nin + (p->f->gated ? 0 : i);
-  p->weight[i] = p->next;
   text_printf(t, "  p[%d].weights = a.p%d, p[%d].columns = %s, p[%d].step = %s, p[%d].panels = %s;\n", i, p->next++, i,
               number(p, g->n), i, number(p, turned ? g->b_n : g->b_k), i, number(p, panels_of(p, i)));
   text_printf(t, g->epilogue.bias ? "  p[%d].bias = a.p%d" : "  p[%d].bias = 0", i, p->next);

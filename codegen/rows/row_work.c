@@ -49,8 +49,12 @@ void work_remove(Work *w, const bool *gone) {
   for (size_t i = 0; i < w->ops.n; i++)
     if (!gone[i]) w->ops.items[n++] = w->ops.items[i];
   w->ops.n = n;
+  work_find_defs(w);
+}
+
+void work_find_defs(Work *w) {
   for (size_t v = 0; v < w->ndef; v++) w->def[v] = -1;
-  for (size_t i = 0; i < n; i++) {
+  for (size_t i = 0; i < w->ops.n; i++) {
     const WorkOp *o = &w->ops.items[i];
     for (Val v = o->op->out; v < op_end(o->op); v++) w->def[v] = (int)i;
     for (int k = 0; o->grow && k < o->grow->n; k++) w->def[o->grow->whole[k]] = (int)i;
@@ -531,8 +535,7 @@ Work *work_of_stage(const WorkFunction *all, int stage) {
   if (all->joins) work_join(w);
   if (all->joins && w->device->few) work_few(w);
   if (all->joins && w->device->grows) work_grow(w);
-  if (all->joins && w->device->places) work_grads(w), work_place(w);
-  if (all->joins && w->device->places) work_cache(w);
+  if (all->joins && w->device->places) work_grads(w), work_place(w), work_cache(w);
   if (all->joins && w->device->splits) work_split(w);
   if (all->joins && w->device->bundles) work_fold_totals(w);
   find_live(w);

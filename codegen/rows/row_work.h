@@ -170,6 +170,10 @@ Val work_resolve(const Work *w, Val v);
 /* Adds a temporary of the type. */
 Val work_temp(Work *w, const Type *type);
 static inline int work_def(const Work *w, Val v) { return v < w->ndef ? w->def[v] : -1; }
+/* True if both run in the same phase, or are both recomputed for gradients. */
+static inline bool work_same_time(const WorkOp *a, const WorkOp *b) {
+  return a->phase == b->phase && a->op->again == b->op->again;
+}
 /* Returns the length of a table by value; `def` alone may be shorter, as a stage makes some values only. */
 static inline size_t work_values(const Work *w) {
   size_t n = w->f->values.n + w->temps.n;
@@ -179,6 +183,8 @@ static inline size_t work_values(const Work *w) {
 int work_add(Work *w, const Op *op, int origin, WorkClass class);
 /* Removes operations from the list. */
 void work_remove(Work *w, const bool *gone);
+/* Fills `def` for the operations of the list, which another file has changed. */
+void work_find_defs(Work *w);
 /* Appends a copy of `step` on behalf of `op`, whose name, group and place it gets; returns its result: step->out, or a
  * new temporary of the type if that is 0. */
 Val work_step(Work *w, const Op *op, int origin, const Op *step, const Type *type, WorkClass class);

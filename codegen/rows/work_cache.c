@@ -177,8 +177,8 @@ static bool find(const Finding *f, const WorkOp *attention, Found *x) {
   const int all[] = {x->update[0], x->update[1], x->rotation[0], x->rotation[1]};
   for (int i = 0; i < 4; i++) {
     if (all[i] < 0) continue;
-    bool same = item(f, all[i])->phase == attention->phase && item(f, all[i])->op->again == op->again &&
-                f->w->all->loops.of[item(f, all[i])->origin] < 0 && !f->gone[all[i]];
+    bool same = work_same_time(item(f, all[i]), attention) && f->w->all->loops.of[item(f, all[i])->origin] < 0 &&
+                !f->gone[all[i]];
     if (!same) return false;
     if (all[i] > x->last) x->last = all[i];
   }
@@ -246,7 +246,7 @@ static void rewrite(const Finding *f) {
   }
   memcpy(w->ops.items, items, sizeof *items * n);
   w->ops.n = n;
-  work_remove(w, ARENA_ARRAY(w->arena, bool, n + 1));
+  work_find_defs(w);
 }
 
 void work_cache(Work *w) {

@@ -65,14 +65,14 @@ static bool together(const Finding *f, int a, int b) {
   const WorkOp *x = item(f, a), *y = item(f, b);
   const GemmUnit *g = x->gemm, *h = y->gemm;
   bool same = x->op->in[0] == y->op->in[0] && g->m == h->m && g->k == h->k && g->a_m == h->a_m &&
-              is_one(g->b_n) == is_one(h->b_n) && x->phase == y->phase && x->op->again == y->op->again;
+              is_one(g->b_n) == is_one(h->b_n) && work_same_time(x, y);
   for (int i = 2; i < y->op->nin && same; i++) same = is_source(f, y->op->in[i]);
   return same && !g->epilogue.residual && !h->epilogue.residual;
 }
 
 static void find_products(const Finding *f, int at, Found *x) {
   *x = (Found){.n = 1, .product = {at}, .last = -1, .value = item(f, at)->op->in[0]};
-  for (int i = at + 1; i < (int)f->w->ops.n && x->n < FEW_PRODUCTS; i++)
+  for (int i = at + 1; i <= f->reader[x->value] && x->n < FEW_PRODUCTS; i++)
     if (is_few(f, i) && together(f, at, i)) x->product[x->n++] = i;
 }
 
@@ -81,9 +81,7 @@ static void find_products(const Finding *f, int at, Found *x) {
 /* Returns the only reader of a value; -1 if there are others. */
 static int only_reader(const Finding *f, Val v) { return f->reads[v] == 1 ? f->reader[v] : -1; }
 
-static bool same_time(const Finding *f, int a, int b) {
-  return item(f, a)->phase == item(f, b)->phase && item(f, a)->op->again == item(f, b)->op->again;
-}
+static bool same_time(const Finding *f, int a, int b) { return work_same_time(item(f, a), item(f, b)); }
 
 /* True for a function of one element with a result of the same type. */
 static bool is_function(const Finding *f, const Op *op) {
@@ -270,7 +268,7 @@ static void rewrite(const Finding *f) {
   }
   memcpy(w->ops.items, l.items, sizeof *l.items * l.n);
   w->ops.n = l.n;
-  work_remove(w, ARENA_ARRAY(w->arena, bool, l.n + 1));
+  work_find_defs(w);
 }
 
 static void find_readers(const Finding *f) {

@@ -10,7 +10,7 @@
 
 static bool same_but_for_of(const WorkOp *a, const WorkOp *b) {
   const Op *x = a->op, *y = b->op;
-  if (y->kind != OP_attention_grad || x->nin != y->nin || a->phase != b->phase || x->again != y->again) return false;
+  if (y->kind != OP_attention_grad || x->nin != y->nin || !work_same_time(a, b)) return false;
   return memcmp(x->in, y->in, sizeof *x->in * (size_t)x->nin) == 0;
 }
 

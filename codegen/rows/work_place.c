@@ -135,8 +135,6 @@ static int only_reader(const Placing *p, Val v) {
   return found;
 }
 
-static bool together(const WorkOp *a, const WorkOp *b) { return a->phase == b->phase && a->op->again == b->op->again; }
-
 /* The transposes and reshapes that alone read a result, in order. */
 typedef struct Chain {
   const WorkOp *first; /* the operation of the result */
@@ -149,7 +147,7 @@ static Chain chain_after(const Placing *p, const WorkOp *first, const Op *op) {
   Chain c = {.first = first, .op = op, .end = op->out};
   for (int next = only_reader(p, op->out); next >= 0 && c.n < MAX_RANK;) {
     const WorkOp *o = &p->w->ops.items[next];
-    if (!turns(o->op) || !together(first, o)) break;
+    if (!turns(o->op) || !work_same_time(first, o)) break;
     c.at[c.n++] = next, c.end = o->op->out;
     next = p->output[o->op->out] || p->reads[o->op->out] != 1 ? -1 : p->reader[o->op->out];
   }
@@ -187,7 +185,7 @@ static Val place_result(Placing *p, const Chain *c, TensorPlace *place) {
 /* Returns the concatenation that reads the end of the chain, and nothing else does; -1 if none. */
 static int concat_after(const Placing *p, const Chain *c) {
   int at = c->n ? (p->output[c->end] || p->reads[c->end] != 1 ? -1 : p->reader[c->end]) : only_reader(p, c->end);
-  if (at < 0 || p->w->ops.items[at].op->kind != OP_concat || !together(c->first, &p->w->ops.items[at])) return -1;
+  if (at < 0 || p->w->ops.items[at].op->kind != OP_concat || !work_same_time(c->first, &p->w->ops.items[at])) return -1;
   return at;
 }
 

@@ -9,7 +9,7 @@
 #include "codegen/rows/row_work.h"
 
 enum {
-  FEW_ROWS = 8, /* as in by_few of codegen/cuda/attention.c, like the widths */
+  FEW_ROWS = 8, /* as in attention_few of codegen/cuda/dialect_attention.h, like the widths */
   MOST_WIDTH = 256,
   WANTED_BLOCKS = 264, /* two for each processor of a large GPU */
   LEAST_KEYS = 512,
@@ -17,7 +17,9 @@ enum {
 };
 
 int64_t work_expected(const Module *m, const Expr *e) {
-  int64_t v, *values = ARENA_ARRAY(m->arena, int64_t, m->symbols.n + 1);
+  int64_t v;
+  if (ex_get_const(e, &v)) return v;
+  int64_t *values = ARENA_ARRAY(m->arena, int64_t, m->symbols.n + 1);
   for (size_t i = 0; i < m->symbols.n; i++) {
     const Symbol *s = &m->symbols.items[i];
     values[i] = s->axis >= 0 ? 0 : s->hint ? s->hint : 128;

@@ -27,15 +27,6 @@ static void add_field(Arena *a, ProtobufCMessage *to, uint32_t tag, const Protob
   to->unknown_fields = list, to->n_unknown_fields++;
 }
 
-static void *allocate(void *arena, size_t n) { return arena_alloc(arena, n ? n : 1); }
-static void release(void *arena, void *p) { (void)arena, (void)p; }
-
-/* Reads a message, into the arena. */
-static const ProtobufCMessage *unpacked(Arena *a, const ProtobufCMessageDescriptor *as, size_t n, const uint8_t *data) {
-  ProtobufCAllocator in_arena = {allocate, release, a};
-  return protobuf_c_message_unpack(as, &in_arena, n, data);
-}
-
 /* A kind of message: its field in the message around it, and its name. */
 typedef struct Kind {
   uint32_t tag;
@@ -67,7 +58,7 @@ static void drop_known(Arena *a, ProtobufCMessage *from, const Kind *k, const ch
     const size_t bytes = protobuf_c_message_get_packed_size(list[i]);
     uint8_t *packed = arena_alloc(a, bytes + 1);
     protobuf_c_message_pack(list[i], packed);
-    if (!is_called(k, unpacked(a, k->as, bytes, packed), name)) list[n++] = list[i];
+    if (!is_called(k, onnx_unpack(a, k->as, bytes, packed), name)) list[n++] = list[i];
   }
   *count = n;
 }
@@ -80,7 +71,7 @@ static void drop_called(Arena *a, ProtobufCMessage *from, const Kind *k, const c
     size_t skip = 0;
     while (skip < field.len && field.data[skip] & 128) skip++;
     const bool is = field.tag == k->tag && skip < field.len;
-    if (!is || !is_called(k, unpacked(a, k->as, field.len - skip - 1, field.data + skip + 1), name))
+    if (!is || !is_called(k, onnx_unpack(a, k->as, field.len - skip - 1, field.data + skip + 1), name))
       from->unknown_fields[n++] = field;
   }
   from->n_unknown_fields = n;

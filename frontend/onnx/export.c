@@ -485,7 +485,6 @@ uint8_t *onnx_export(Module *m, const Func *f, const OnnxExporting *how, size_t 
     onnx_write_output(x->w, outputs[i], type_of(f, v));
   }
   OnnxWritten written = {.model = onnx_writer_model(x->w, f->name, how->producer, how->version),
-                         .nnodes = x->w->nodes.n,
                          .operations = x->w->writers.items,
                          .names = s.names};
   if (how->finish && !how->finish(how->context, &written)) return NULL;

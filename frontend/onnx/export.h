@@ -16,7 +16,6 @@ typedef bool OnnxWeight(void *context, const Param *p, Tensor *out);
 /* A model that is written: its message, and the places of the function in it. */
 typedef struct OnnxWritten {
   struct Onnx__ModelProto *model;
-  size_t nnodes;            /* of the model's graph */
   const int *operations;    /* by node: the operation of the function that it is written for; -1 if none */
   const char *const *names; /* by value of the function: its name in the graph; NULL if it has none */
 } OnnxWritten;

@@ -20,6 +20,14 @@ static void release(void *unused, void *p) {
 
 static ProtobufCAllocator allocator = {allocate, release, NULL}; /* never modified */
 
+static void *allocate_in(void *arena, size_t n) { return arena_alloc(arena, n ? n : 1); }
+static void keep(void *arena, void *p) { (void)arena, (void)p; }
+
+ProtobufCMessage *onnx_unpack(Arena *a, const ProtobufCMessageDescriptor *as, size_t n, const uint8_t *bytes) {
+  ProtobufCAllocator in_arena = {allocate_in, keep, a};
+  return protobuf_c_message_unpack(as, &in_arena, n, bytes);
+}
+
 uint32_t onnx_add_blob(OnnxFile *f, OnnxBlob blob) {
   BlobEntry entry = {.blob = blob};
   ARENA_PUSH(f->arena, &f->blobs, entry);

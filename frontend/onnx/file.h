@@ -68,6 +68,9 @@ static inline const char *onnx_text(const char *s) { return s ? s : ""; }
 bool onnx_dtype(int32_t onnx_type, DType *out);
 const char *onnx_dtype_name(int32_t onnx_type);
 
+/* Decodes a message into the arena; NULL if protobuf-c cannot. */
+ProtobufCMessage *onnx_unpack(Arena *a, const ProtobufCMessageDescriptor *as, size_t n, const uint8_t *bytes);
+
 /* The fields of a node, function, value or model that onnx_overlay.proto adds; free them with the generated
  * onnx_overlay__..._free_unpacked.  NULL only without memory. */
 OnnxOverlay__NodeProto *onnx_node_overlay(const Onnx__NodeProto *node);

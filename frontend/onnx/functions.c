@@ -52,15 +52,11 @@ static const char *function_name(Expand *e, const char *domain, const char *name
   return arena_printf(e->arena, "%s:%s", text(domain), text(name));
 }
 
-static void *allocate(void *arena, size_t n) { return arena_alloc(arena, n); }
-static void keep(void *arena, void *p) { (void)arena, (void)p; }
-
 static bool read_defaults(Expand *e, const OnnxOverlay__FunctionProto *o, Function *f) {
-  ProtobufCAllocator in_arena = {allocate, keep, e->arena};
   f->defaults = ARENA_ARRAY(e->arena, Onnx__AttributeProto *, o->n_attribute_proto);
   for (size_t i = 0; i < o->n_attribute_proto; i++) {
     ProtobufCBinaryData bytes = o->attribute_proto[i];
-    Onnx__AttributeProto *a = onnx__attribute_proto__unpack(&in_arena, bytes.len, bytes.data);
+    Onnx__AttributeProto *a = (void *)onnx_unpack(e->arena, &onnx__attribute_proto__descriptor, bytes.len, bytes.data);
     if (!a) return fail(e, text(f->proto->name), "a default of the function's attributes cannot be decoded", "");
     f->defaults[f->ndefaults++] = a;
   }

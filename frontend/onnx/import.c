@@ -484,10 +484,10 @@ static void note_places(const Import *im, OnnxPlaces *out) {
   const ImportGraph *g = im->g;
   Arena *a = im->m->arena;
   NameMap by_result = {0}; /* first output -> 1 + number of the node */
-  *out = (OnnxPlaces){.nnodes = g->proto->n_node, .nodes = ARENA_ARRAY(a, const char *, g->proto->n_node + 1)};
+  *out = (OnnxPlaces){.nodes = ARENA_ARRAY(a, const char *, g->proto->n_node + 1)};
   for (size_t i = 0; i < g->nodes.n; i++)
     if (g->nodes.items[i]->n_output) name_put(a, &by_result, g->nodes.items[i]->output[0], (void *)(uintptr_t)(i + 1));
-  for (size_t i = 0; i < out->nnodes; i++) {
+  for (size_t i = 0; i < g->proto->n_node; i++) {
     const Onnx__NodeProto *node = g->proto->node[i];
     const uintptr_t at = node->n_output ? (uintptr_t)name_find(&by_result, node->output[0]) : 0;
     if (at && g->nodes.items[at - 1] == node) out->nodes[i] = g->names[at - 1];

@@ -47,7 +47,6 @@ enum { ONNX_VALUE_MOST = 1 << 16 }; /* elements of such a value */
 
 /* Where the parts of the model's graph are in the function; in the module's arena. */
 typedef struct OnnxPlaces {
-  size_t nnodes;
   const char **nodes; /* by node: Loc.node of its operations; NULL if functions took its place */
   NameMap values;     /* tensor -> its value (Val) as a pointer */
 } OnnxPlaces;

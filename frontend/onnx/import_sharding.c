@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "frontend/onnx/import_graph.h"
+#include "frontend/onnx/sharding_spec.h"
 #include "ir/layout/rule.h"
 
 enum { DEVICE_FIELD = 10, MOST_FAULTS = 16, MOST_CONFIGURATIONS = 1000 };
@@ -59,18 +60,6 @@ static int place_in(const char *name, char *const *names, size_t n) {
 
 static bool is_listed(const char *name, char *const *names, size_t n) { return place_in(name, names, n) >= 0; }
 
-/* The devices that an entry of ShardingSpecProto.device stands for: a group of the map, or itself. */
-static const int64_t *devices_of(const OnnxOverlay__ShardingSpecProto *s, size_t i, size_t *n) {
-  for (size_t k = 0; k < s->n_index_to_device_group_map; k++) {
-    const OnnxOverlay__IntIntListEntryProto *group = s->index_to_device_group_map[k];
-    if (group->key != s->device[i]) continue;
-    *n = group->n_value;
-    return group->value;
-  }
-  *n = 1;
-  return &s->device[i];
-}
-
 /* Ends at the first fault, so that a group that occurs often is walked twice at most. */
 static void check_devices(Check *c, const OnnxOverlay__ShardingSpecProto *s, int32_t devices) {
   const double most_lookups = 1e8; /* groups are found one by one */
@@ -83,7 +72,7 @@ static void check_devices(Check *c, const OnnxOverlay__ShardingSpecProto *s, int
     return;
   }
   for (size_t i = 0, n = 0; i < s->n_device; i++) {
-    const int64_t *list = devices_of(s, i, &n);
+    const int64_t *list = onnx_spec_devices(s, i, &n);
     if (!n) fault(c, "sharding of \"%s\": group %" PRId64 " has no devices", tensor, s->device[i]);
     for (size_t k = 0; k < n; k++) {
       const char *number = arena_printf(c->im->m->arena, "%" PRId64, list[k]);
@@ -155,16 +144,12 @@ static const Place *place_of(const Check *c) {
   return bsearch(&(Place){c->node, 0}, c->places, c->im->g->nodes.n, sizeof *c->places, by_node);
 }
 
-static void *arena_allocate(void *arena, size_t n) { return arena_alloc(arena, n); }
-static void arena_release(void *arena, void *bytes) { (void)arena, (void)bytes; }
-
 /* Copies the message, whose file may be closed, into the arena. */
 static const OnnxOverlay__ShardingSpecProto *kept(Arena *a, const OnnxOverlay__ShardingSpecProto *s) {
-  ProtobufCAllocator allocator = {arena_allocate, arena_release, a};
   const size_t n = onnx_overlay__sharding_spec_proto__get_packed_size(s);
   uint8_t *bytes = ARENA_ARRAY(a, uint8_t, n + 1);
   onnx_overlay__sharding_spec_proto__pack(s, bytes);
-  return onnx_overlay__sharding_spec_proto__unpack(&allocator, n, bytes);
+  return (const void *)onnx_unpack(a, &onnx_overlay__sharding_spec_proto__descriptor, n, bytes);
 }
 
 /* Returns the dimensions over which a product of the node sums that reads the value; 0 if there is none.  The

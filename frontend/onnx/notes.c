@@ -174,13 +174,6 @@ bool onnx_notes_model(const Module *m, OnnxNotes *out, Diags *d) {
   return true;
 }
 
-static const Onnx__TensorProto *initializer_of(const OnnxFile *f, const char *name) {
-  const Onnx__GraphProto *g = onnx_file_model(f)->graph;
-  for (size_t i = 0; i < g->n_initializer; i++)
-    if (strcmp(onnx_text(g->initializer[i]->name), name) == 0) return g->initializer[i];
-  return NULL;
-}
-
 static bool fits(const Param *p, const OnnxData *data) {
   int64_t dims[MAX_RANK];
   bool same = p->type->dtype == data->dtype && p->type->rank == (int)data->rank && type_constant_dims(p->type, dims);
@@ -189,12 +182,16 @@ static bool fits(const Param *p, const OnnxData *data) {
 }
 
 bool onnx_notes_attach(OnnxFile *f, Module *m, Diags *d) {
+  const Onnx__GraphProto *g = onnx_file_model(f)->graph;
+  NameMap initializers = {0};
+  for (size_t i = g->n_initializer; i-- > 0;) /* of one name the first counts */
+    name_put(m->arena, &initializers, onnx_text(g->initializer[i]->name), g->initializer[i]);
   m->blobs.n = 0; /* only the weights below have one */
   for (size_t i = 0; i < m->params.n; i++) {
     Param *p = &m->params.items[i];
     OnnxData data;
     if (p->init != INIT_BLOB) continue;
-    const Onnx__TensorProto *t = initializer_of(f, p->name);
+    const Onnx__TensorProto *t = name_find(&initializers, p->name);
     if (t && !onnx_file_data(f, d, t, &data)) return false;
     if (!t || !fits(p, &data))
       return diag_error(d, DIAG_onnx_tensor, (Loc){.file = module_string(m, onnx_file_path(f))},

@@ -19,9 +19,6 @@ typedef struct Replacing {
   Diags *diags;
 } Replacing;
 
-static void *allocate(void *arena, size_t n) { return arena_alloc(arena, n ? n : 1); }
-static void release(void *arena, void *p) { (void)arena, (void)p; }
-
 static Loc place(const Replacing *r, const char *node) { return (Loc){.file = onnx_file_path(r->file), .node = node}; }
 
 /* Stores the raw bytes and removes all other forms of the data. */
@@ -151,8 +148,7 @@ static bool replace_all(const Replacing *r, Onnx__ModelProto *model) {
 }
 
 static uint8_t *replace_in(const Replacing *r, const FileMap *map, size_t *bytes) {
-  ProtobufCAllocator in_arena = {allocate, release, r->diags->arena};
-  Onnx__ModelProto *model = onnx__model_proto__unpack(&in_arena, map->size, map->data);
+  Onnx__ModelProto *model = (void *)onnx_unpack(r->diags->arena, &onnx__model_proto__descriptor, map->size, map->data);
   if (!model || !model->graph) {
     diag_error(r->diags, DIAG_onnx_wire, place(r, NULL), "protobuf-c cannot decode this model");
     return NULL;

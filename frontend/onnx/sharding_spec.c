@@ -2,12 +2,10 @@
 #include "frontend/onnx/sharding_spec.h"
 
 #include <inttypes.h>
-#include <stdlib.h>
 
 /* ---- reading */
 
-/* The devices that entry i of the spec stands for: a group of the map, or itself. */
-static const int64_t *entry_devices(const OnnxOverlay__ShardingSpecProto *s, size_t i, size_t *n) {
+const int64_t *onnx_spec_devices(const OnnxOverlay__ShardingSpecProto *s, size_t i, size_t *n) {
   for (size_t k = 0; k < s->n_index_to_device_group_map; k++) {
     const OnnxOverlay__IntIntListEntryProto *group = s->index_to_device_group_map[k];
     if (group->key != s->device[i]) continue;
@@ -57,7 +55,7 @@ static bool read_dims(Arena *a, const OnnxOverlay__ShardingSpecProto *spec, Onnx
 static bool read_entry(Arena *a, const OnnxOverlay__ShardingSpecProto *spec, size_t i, const int *order, OnnxShards *s,
                        bool *holds, int *const *at, const char **why) {
   size_t n, rest = i;
-  const int64_t *list = entry_devices(spec, i, &n);
+  const int64_t *list = onnx_spec_devices(spec, i, &n);
   int shard[MAX_RANK] = {0};
   for (size_t k = spec->n_sharded_dim; k-- > 0;) {
     const int d = order[k];

@@ -31,6 +31,9 @@ typedef struct OnnxShards {
   const int *at[MAX_RANK]; /* by dimension and device: the number of its shard; 0 if it holds none */
 } OnnxShards;
 
+/* Returns the devices that entry i of ShardingSpecProto.device stands for: a group of the map, or itself. */
+const int64_t *onnx_spec_devices(const OnnxOverlay__ShardingSpecProto *s, size_t i, size_t *n);
+
 /* Reads a spec of a tensor with `rank` dimensions.  NULL after setting *why to a text that continues "the sharding". */
 const OnnxShards *onnx_shards_read(Arena *a, const OnnxOverlay__ShardingSpecProto *spec, int rank, int devices,
                                    const char **why);

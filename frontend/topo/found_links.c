@@ -93,10 +93,11 @@ static int sharers(const FoundMachine *m, FoundPath most) {
   return all;
 }
 
-static bool has_path(const FoundMachine *m, FoundPath least) {
+/* True if the path between some pair is known. */
+static bool has_path(const FoundMachine *m) {
   for (int i = 0; i < m->ngpus; i++)
     for (int j = 0; j < m->ngpus; j++)
-      if (i != j && m->gpus[i].path[j] >= least) return true;
+      if (i != j && m->gpus[i].path[j] >= FOUND_PIX) return true;
   return false;
 }
 
@@ -193,7 +194,7 @@ static void print_pcie(FoundMachine *m, Text *out, int joined) {
   const char *with = m->peer ? m->peer : m->gpus[0].kind->peer;
   const bool peers = strcmp(with, "pcie") == 0;
   PcieLink links[FOUND_PATHS] = {{FOUND_UNKNOWN, m->ngpus, pcie}};
-  const bool known = has_path(m, FOUND_PIX);
+  const bool known = has_path(m);
   int n = joined == m->ngpus ? 0 : known ? list_pcie(m, joined, pcie, peers, links) : 1;
   if (!known && n) topo_found_note(m, "assumed: all GPUs are equally near over PCIe");
   for (int i = 0; i < n; i++) {

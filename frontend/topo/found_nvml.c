@@ -5,7 +5,6 @@
  * driver lacks, or that a GPU does not support, leave a fact unknown.  Deliberately not read: clocks, power, use.
  */
 #include <dlfcn.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "frontend/topo/found.h"

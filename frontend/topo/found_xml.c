@@ -153,12 +153,12 @@ static void read_cpu(XmlReader *r, const char **attributes) {
 }
 
 static void read_nccl(XmlReader *r, const char *name, const char **attributes) {
-  if (strcmp(name, "pci") == 0) set_place(r, PLACE_BRIDGE);
-  if (strcmp(name, "pci") == 0)
+  if (strcmp(name, "pci") == 0) {
+    set_place(r, PLACE_BRIDGE);
     r->pci[r->depth] =
         (PciDevice){kept(r, attributes, "busid"), kept(r, attributes, "vendor"), kept(r, attributes, "device"),
                     kept(r, attributes, "link_speed"), kept(r, attributes, "link_width")};
-  else if (strcmp(name, "cpu") == 0) read_cpu(r, attributes);
+  } else if (strcmp(name, "cpu") == 0) read_cpu(r, attributes);
   else if (strcmp(name, "gpu") == 0) read_gpu(r, attributes);
   else if (strcmp(name, "nvlink") == 0) read_nvlink(r, attributes);
   else if (strcmp(name, "net") == 0) read_net(r, attributes);

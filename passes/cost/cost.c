@@ -830,8 +830,8 @@ OpLeast cost_op_least(const CostModel *c, const Func *f, const Op *op, const Rul
   const Strategy whole = {0};
   const KernelPart *kernel = cost_part(c, f, op);
   if (is_free(op->kind) || op->kind == OP_accumulate || kernel->kind == PART_FREE) return (OpLeast){0};
-  OpLeast out = {.launch = kernel->kind == PART_ROWS ? kernel->launches * c->target->launch : launch_of(c, f, op)};
-  if (kernel->follows) out.launch = 0;
+  const int launches = kernel->follows ? 0 : kernel->kind == PART_ROWS ? kernel->launches : 1;
+  OpLeast out = {.launch = launches * c->target->launch};
   if (has_body(r)) return out;
   OpPart part = part_of(c, f, op, r, &whole);
   if (kernel->kind == PART_ROWS) {

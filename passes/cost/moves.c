@@ -15,19 +15,10 @@
 
 /* ---- collectives */
 
-static int common_divisor(int a, int b) {
-  while (b) {
-    int rest = a % b;
-    a = b;
-    b = rest;
-  }
-  return a;
-}
-
 /* Returns how many members of an axis lie in one aligned block of consecutive ranks, in every group; groups that
  * straddle blocks count with fewer than in the best case.  `stride`: ranks between neighbours on the axis. */
 static int part_inside(int size, int stride, int block) {
-  return block % stride ? 1 : common_divisor(size, block / stride);
+  return block % stride ? 1 : (int)ex_common_divisor(size, block / stride);
 }
 
 /* Ranks are numbered stage by stage; inside a stage the last spatial axis is fastest.  `order`: the axes by place. */

@@ -269,12 +269,10 @@ bool search_is_useful(const Search *s, int stages, int micro) {
   return s->useful[micro] || (s->schedule.chunks > 1 && micro % stages == 0);
 }
 
-static int common_divisor(int a, int b) { return b ? common_divisor(b, a % b) : a; }
-
 int search_divisor(const Search *s, const Candidate *c) {
   int d = c->least;
   for (int m = c->least; m <= c->micro && d > 1; m++)
-    if (m == c->micro || search_is_useful(s, c->stages, m)) d = common_divisor(d, m);
+    if (m == c->micro || search_is_useful(s, c->stages, m)) d = (int)ex_common_divisor(d, m);
   return d;
 }
 

@@ -294,13 +294,16 @@ static void note_progress(Search *s, size_t left) {
   s->progress = (PlanProgress){(int)left, (int)s->run.candidates.n, best, fmin(best, bound), INFINITY};
 }
 
+/* A plan is poor if it takes so many times as long as a bound. */
+static const double poor = 1.1;
+
 /* True if a candidate that a graph has bounded should be solved at once because the plan is slower than its bound by
  * the factor `poor`: a better plan makes all other graphs smaller.  Only a few times, and not for long steps. */
-static bool solves_at_once(Search *s, const Candidate *c, double poor) {
+static bool solves_at_once(Search *s, const Candidate *c, double much) {
   const int few = 3;
   bool graph = c->bounded <= c->naxes && s->run.best != s->run.alone,
        known = graph && c->least == c->micro && !func_has_gradients(s->f);
-  if (!known || s->run.early == few || search_best_time(s) < poor * c->bound) return false;
+  if (!known || s->run.early == few || search_best_time(s) < much * c->bound) return false;
   s->run.early++;
   return true;
 }
@@ -310,7 +313,7 @@ static bool solves_at_once(Search *s, const Candidate *c, double poor) {
  * is hardly better than the plan.  Its graph is far smaller than that of the first one, or stands for many graphs,
  * which a better plan makes smaller. */
 static bool brings_forward(Search *s, size_t left) {
-  const double poor = 1.1, poor_for_range = 1.02;
+  const double poor_for_range = 1.02;
   Candidate *items = s->run.candidates.items;
   const bool range = items[left].least < items[left].micro;
   size_t best = left;
@@ -347,7 +350,7 @@ static void bound_first(Search *s, size_t left) {
     bool first = c.bounded > c.naxes, wide = is_wide(s, &c);
     int loose = first ? c.naxes : c.bounded - 1;
     bool range = first ? wide : c.least < c.micro, orders = first || loose > 1;
-    if (filled_later(s, &c) || is_hopeless(s, c.bound) || !(range || orders) || solves_at_once(s, &c, 1.1)) break;
+    if (filled_later(s, &c) || is_hopeless(s, c.bound) || !(range || orders) || solves_at_once(s, &c, poor)) break;
     if (brings_forward(s, left)) break;
     if (!c.weighed && (wide || func_has_gradients(s->f))) { /* without a range, a graph of one batch is solved fast */
       weigh_first(s, left);

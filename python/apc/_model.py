@@ -111,6 +111,12 @@ class Model:
             raise UsageError("the model is closed")
         return self._pointer
 
+    def _call(self, function: Any, *args: Any) -> None:
+        """Calls a function of the library about the model, and checks its status."""
+        with self._lock:
+            p = self._open()
+            check(p, function(p, *args))
+
     def _entry(self, name: str | None) -> EntryInfo:
         if name is None:
             return next(iter(self._entries.values()))
@@ -209,7 +215,12 @@ class Model:
                     device = m.device if device is None else device
             if device is not None:
                 results = {t.name: self._device_result(e, t, device) for t in e.outputs if t.name not in out}
-            for name, value in (*out.items(), *results.items()):
+            for name, r in results.items():
+                word, kind = e.kinds[name]
+                if r._size:
+                    bound.append((word, kind))
+                    check(p, lib.apc_bind_device_output(p, word, kind, device, r.address, r._size))
+            for name, value in out.items():
                 word, kind = e.kinds[name]
                 m = memory(value, kind, name, out=True)
                 held.append(m)
@@ -250,13 +261,11 @@ class Model:
 
     def reset(self) -> None:
         """Gives the states (KV caches) their initial values."""
-        with self._lock:
-            check(self._open(), self._lib.apc_reset(self._pointer))
+        self._call(self._lib.apc_reset)
 
     def write(self, entry: str, path: str | os.PathLike[str]) -> None:
         """Runs an entry without inputs, such as `weights` of a training step, and writes a safetensors file."""
-        with self._lock:
-            check(self._open(), self._lib.apc_write_entry(self._pointer, entry.encode(), os.fsencode(path), None, 0))
+        self._call(self._lib.apc_write_entry, entry.encode(), os.fsencode(path), None, 0)
 
     def profile(self, *args: Any, runs: int = 20, **named: Any) -> Profile:
         """Runs the model `runs` times with these inputs, and returns the times of its operations on every rank."""

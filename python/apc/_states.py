@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Iterator
 import numpy as np
 
 from ._errors import BadInput, UsageError
-from ._native import SIZES, TYPES, Dims, byref, check
+from ._native import SIZES, TYPES, Dims, byref
 from ._tensors import numpy_dtype
 
 if TYPE_CHECKING:
@@ -34,8 +34,7 @@ class State:
     def shape(self) -> tuple[int, ...]:
         """The present sizes."""
         m, rank, dims, size = self._model, c_int(), Dims(), c_size_t()
-        with m._lock:
-            check(m._open(), m._lib.apc_state_shape(m._pointer, self.name.encode(), byref(rank), dims, byref(size)))
+        m._call(m._lib.apc_state_shape, self.name.encode(), byref(rank), dims, byref(size))
         return tuple(dims[:rank.value])
 
     def _box(self, key: Any, shape: tuple[int, ...]) -> tuple[list[int], list[int], tuple[Any, ...]]:
@@ -66,9 +65,8 @@ class State:
         return start, extents, tuple(inside)
 
     def _move(self, function: Any, start: list[int], values: np.ndarray[Any, Any]) -> None:
-        m = self._model
-        check(m._open(), function(m._pointer, self.name.encode(), Dims(*start), Dims(*values.shape), values.ctypes.data,
-                                  values.nbytes))
+        self._model._call(function, self.name.encode(), Dims(*start), Dims(*values.shape), values.ctypes.data,
+                          values.nbytes)
 
     def __getitem__(self, key: Any) -> np.ndarray[Any, Any]:
         m = self._model
@@ -159,27 +157,24 @@ class States:
         """A copy of all states.  UsageError if they have their initial values."""
         m, pointer = self._model, c_void_p()
         with m._lock:
-            check(m._open(), m._lib.apc_copy_states(m._pointer, byref(pointer)))
+            m._call(m._lib.apc_copy_states, byref(pointer))
             size = sum(math.prod(s.shape) * SIZES[s._kind] for s in self._all())
         return StatesCopy(m._lib, pointer, size)
 
     def restore(self, copy: StatesCopy) -> None:
         """Replaces the states by a copy, which stays.  BadInput, and no change, if it is of other states or sizes."""
         m = self._model
-        with m._lock:
-            check(m._open(), m._lib.apc_restore_states(m._pointer, copy._pointer))
+        m._call(m._lib.apc_restore_states, copy._pointer)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the states to a safetensors file.  UsageError if they have their initial values."""
         m = self._model
-        with m._lock:
-            check(m._open(), m._lib.apc_save_states(m._pointer, os.fsencode(path)))
+        m._call(m._lib.apc_save_states, os.fsencode(path))
 
     def load(self, path: str | os.PathLike[str]) -> None:
         """Replaces the states by those of a file.  BadInput, and no change, if they differ in names, types or sizes."""
         m = self._model
-        with m._lock:
-            check(m._open(), m._lib.apc_load_states(m._pointer, os.fsencode(path)))
+        m._call(m._lib.apc_load_states, os.fsencode(path))
 
     def __repr__(self) -> str:
         return f"<apc.States {', '.join(t.name for t in self)}>"

@@ -20,8 +20,7 @@ KINDS = {np.dtype(t): TYPES.index(n) for t, n in (
     ("u1", "u8"), ("u2", "u16"), ("u4", "u32"), ("u8", "u64"), ("?", "bool"))}
 BF16 = TYPES.index("bf16")
 DLPACK_KINDS = {0: "i", 1: "u", 2: "f", 4: "bf", 6: "bool"}  # DLDataTypeCode
-DLPACK_CODES = {t: next(c for c, w in DLPACK_KINDS.items() if t.rstrip("0123456789") == w or t == "bf16" and w == "bf")
-                for t in TYPES}
+DLPACK_CODES = {t: c for t in TYPES for c, w in DLPACK_KINDS.items() if t.rstrip("0123456789") == w}
 HOST_DEVICES = (1, 3, 11)  # kDLCPU, kDLCUDAHost, kDLROCMHost
 CUDA, MANAGED = 2, 13  # kDLCUDA, kDLCUDAManaged
 DEFAULT_STREAM = 1  # CUDA's legacy default stream, in DLPack

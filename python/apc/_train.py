@@ -11,7 +11,7 @@ import numpy as np
 
 from ._errors import BadInput, RunFailed, UsageError
 from ._model import Model, compile
-from ._native import byref, check
+from ._native import byref
 from ._results import Plan, Step
 
 Data = Union[Iterable[Any], Callable[[int], Any]]
@@ -119,8 +119,7 @@ class Training:
         """Makes a step, and undoes it if it is not finite and may be skipped."""
         m = self.model
         if self._skip and not self._kept:
-            with m._lock:
-                check(m._open(), m._lib.apc_keep(m._pointer))
+            m._call(m._lib.apc_keep)
         r = m(**self._inputs(batch), step=self.done)
         loss, norm, lr = (float(np.asarray(r[k]).reshape(())) for k in ("loss", "grad_norm", "lr"))
         finite = math.isfinite(loss) and math.isfinite(norm)
@@ -130,8 +129,7 @@ class Training:
             return loss, norm, lr, False
         name = self._not_finite() if math.isfinite(loss) else None
         if self._skip:
-            with m._lock:
-                check(m._open(), m._lib.apc_back(m._pointer))
+            m._call(m._lib.apc_back)
         self._skipped += 1
         if self._skipped > self._skip:
             self._ended = True
@@ -142,8 +140,7 @@ class Training:
 
     def _not_finite(self) -> str | None:
         m, name = self.model, c_char_p()
-        with m._lock:
-            check(m._open(), m._lib.apc_not_finite(m._pointer, byref(name)))
+        m._call(m._lib.apc_not_finite, byref(name))
         return name.value.decode() if name.value else None
 
     def _inputs(self, batch: Any) -> Mapping[str, Any]:
@@ -193,8 +190,7 @@ class Training:
     def checkpoint(self, path: str | os.PathLike[str]) -> None:
         """Writes a checkpoint into a folder: the file of the program's options --checkpoint and --resume."""
         m = self.model
-        with m._lock:
-            check(m._open(), m._lib.apc_write_checkpoint(m._pointer, os.fsencode(path), self.done))
+        m._call(m._lib.apc_write_checkpoint, os.fsencode(path), self.done)
 
     def _write(self) -> None:
         if self._checkpoint is not None and self._written != self.done:
@@ -304,7 +300,7 @@ def train(model: Any, data: Data, loss: str, optimizer: str = "adamw", *, steps:
     try:
         if resume is not None:
             made = c_int64()
-            check(m._open(), m._lib.apc_read_checkpoint(m._pointer, os.fsencode(resume), byref(made)))
+            m._call(m._lib.apc_read_checkpoint, os.fsencode(resume), byref(made))
             if made.value != done:
                 raise BadInput(f"the checkpoint in {os.fspath(resume)} was replaced while it was read")
         return Training(m, batches, steps=steps, done=done, evaluation=eval, evals=evals, checkpoint=checkpoint,

@@ -21,6 +21,7 @@ import apc  # noqa: E402
 import build_wheel  # noqa: E402
 
 SMALL = {"target": "cpux2", "defines": {"d": 16, "hidden": 32, "layers": 2}}
+CACHED = {"cache": 1, "layers": 1, "d": 16, "heads": 2, "ffn": 16, "vocab": 32, "ctx": 16}  # of llama.apc
 MLP = ROOT / "examples/mlp.apc"
 
 
@@ -77,8 +78,7 @@ def test_out_is_written_by_the_call(mlp):
 
 
 def test_states(tmp_path):
-    sizes = {"cache": 1, "layers": 1, "d": 16, "heads": 2, "ffn": 16, "vocab": 32, "ctx": 16}
-    with apc.compile(ROOT / "examples/llama.apc", "cpux2", defines=sizes, dims={"batch": 1, "seq": 4}, tp=2) as m:
+    with apc.compile(ROOT / "examples/llama.apc", "cpux2", defines=CACHED, dims={"batch": 1, "seq": 4}, tp=2) as m:
         def decode(at):
             return m(tokens=[[at * 7 % 32]], at=at, entry="decode")
 
@@ -97,12 +97,10 @@ def test_states(tmp_path):
 
 
 def test_states_as_arrays():
-    sizes = {"cache": 1, "layers": 1, "d": 16, "heads": 2, "ffn": 16, "vocab": 32, "ctx": 16}
-
     def decode(m, at, token=None):
         return m(tokens=[[at * 7 % 32 if token is None else token]] * 2, at=at, entry="decode")
 
-    given = {"defines": sizes, "dims": {"batch": 2, "seq": 4}}
+    given = {"defines": CACHED, "dims": {"batch": 2, "seq": 4}}
     with apc.compile(ROOT / "examples/llama.apc", "cpux2", tp=2, **given) as m, \
             apc.compile(ROOT / "examples/llama.apc", "cpux2", pp=2, micro_batches=2, **given) as other:
         name = m.states[0].name
@@ -149,7 +147,7 @@ def test_states_as_arrays():
         m.states.reset()
         m.states.restore(prompt)  # after a reset
         assert np.array_equal(decode(m, 3), wanted[0])
-    with apc.compile(ROOT / "examples/llama.apc", "cpu", **{**given, "defines": {**sizes, "ctx": 24}}) as m:
+    with apc.compile(ROOT / "examples/llama.apc", "cpu", **{**given, "defines": {**CACHED, "ctx": 24}}) as m:
         with pytest.raises(apc.BadInput, match="the copy: dimension 2 of state .* is 16, but the program has 24"):
             m.states.restore(prompt)
         decode(m, 0)
@@ -241,8 +239,7 @@ def on_device(work, gpu):
         gc.collect()
         assert not _devices.given  # every capsule has released its array
     assert np.array_equal(z.numpy(), y)  # results outlive the model
-    sizes = {"cache": 1, "layers": 1, "d": 16, "heads": 2, "ffn": 16, "vocab": 32, "ctx": 16}
-    with apc.compile(ROOT / "examples/llama.apc", gpu, defines=sizes, dims={"batch": 1, "seq": 4}, tp=2,
+    with apc.compile(ROOT / "examples/llama.apc", gpu, defines=CACHED, dims={"batch": 1, "seq": 4}, tp=2,
                      save_temps=work) as m:
         def decode(at, token):
             return m(tokens=[[token]], at=at, entry="decode")
@@ -348,8 +345,7 @@ def test_errors_stay_with_their_model(mlp):
 
 
 def test_entries(tmp_path):
-    sizes = {"cache": 1, "layers": 1, "d": 16, "heads": 2, "ffn": 16, "vocab": 32, "ctx": 16}
-    with apc.compile(ROOT / "examples/llama.apc", "cpu", defines=sizes, dims={"batch": 1, "seq": 4}) as m:
+    with apc.compile(ROOT / "examples/llama.apc", "cpu", defines=CACHED, dims={"batch": 1, "seq": 4}) as m:
         assert list(m.entries) == ["prefill", "decode"]
         decode = m.entries["decode"]
         assert [t.name for t in decode.inputs] == ["tokens", "at"] and decode.outputs[0].name == "logits"

@@ -127,6 +127,7 @@ static RtStatus read_values(ApcModel *m, const ProgramPort *port, Bound *b) {
 }
 
 RtStatus host_devices_begin(ApcModel *m, uint32_t entry) {
+  if (!m->tensors) return RT_OK;
   const Program *p = &m->artifact.program;
   const ProgramEntry *e = &p->entries[entry];
   RtStatus status = RT_OK;

@@ -252,7 +252,6 @@ void host_suggest(const Program *p, uint32_t first, uint32_t n, const char *name
                              program_text(p, p->ports[i].name));
 }
 
-/* True if it is an input of any entry, at *port. */
 /* Returns a port of that name among the inputs or the outputs of any entry; PROGRAM_NONE if there is none. */
 static uint32_t find_port(const Program *p, const char *name, bool output) {
   for (uint32_t e = 0; e < p->n_entries; e++) {
@@ -264,13 +263,11 @@ static uint32_t find_port(const Program *p, const char *name, bool output) {
   return PROGRAM_NONE;
 }
 
-static Bound *find_bound(const ApcModel *m, const char *name) {
+Bound *host_bound(const ApcModel *m, const char *name) {
   for (size_t i = 0; i < m->n_bound; i++)
     if (strcmp(m->bound[i].name, name) == 0) return &m->bound[i];
   return NULL;
 }
-
-Bound *host_bound(const ApcModel *m, const char *name) { return find_bound(m, name); }
 
 ApcStatus host_find_type(ApcModel *m, const char *name, bool output, DType *type) {
   const Program *p = &m->artifact.program;
@@ -347,7 +344,7 @@ ApcStatus host_accepts(ApcModel *m, const char *name, const Tensor *like) {
 
 ApcStatus host_bind(ApcModel *m, const char *name, Bound bound) {
   ApcStatus status = check_bound(m, name, &bound);
-  Bound *old = find_bound(m, name);
+  Bound *old = host_bound(m, name);
   bound.name = status ? NULL : strdup(name);
   Bound *list = status || old ? m->bound : realloc(m->bound, (m->n_bound + 1) * sizeof *list);
   if (!status && (!bound.name || !list)) status = host_error(m, RT_FAILED, "out of memory");
@@ -364,7 +361,7 @@ ApcStatus host_bind(ApcModel *m, const char *name, Bound bound) {
 }
 
 void host_unbind(ApcModel *m, const char *name) {
-  Bound *b = find_bound(m, name);
+  Bound *b = host_bound(m, name);
   if (!b) return;
   unbind(b);
   *b = m->bound[--m->n_bound];
@@ -405,7 +402,7 @@ RtStatus host_symbols(ApcModel *m, uint32_t entry, int64_t *symbols) {
   ProgramShape *shapes = calloc(e->n_inputs + 1u, sizeof *shapes);
   if (!shapes) return rt_error(&m->error, RT_FAILED, "out of memory");
   for (uint32_t i = 0; i < e->n_inputs; i++) {
-    const Bound *b = find_bound(m, program_text(p, p->ports[e->inputs + i].name));
+    const Bound *b = host_bound(m, program_text(p, p->ports[e->inputs + i].name));
     shapes[i].rank = -1;
     if (!b || !has_shape(b)) continue;
     shapes[i].rank = b->tensor.rank;
@@ -422,7 +419,7 @@ static RtStatus all_bound(ApcModel *m, uint32_t entry) {
   const ProgramEntry *e = &p->entries[entry];
   for (uint32_t i = e->inputs; i < e->inputs + e->n_inputs; i++) {
     const char *name = program_text(p, p->ports[i].name);
-    const Bound *b = find_bound(m, name);
+    const Bound *b = host_bound(m, name);
     if (!b) return rt_error(&m->error, RT_BAD_INPUT, "input '%s' is missing", name);
     if (has_shape(b) && b->tensor.dtype != (DType)p->ports[i].dtype)
       return rt_error(&m->error, RT_BAD_INPUT, "input '%s' is %s, but entry '%s' expects %s", name,
@@ -651,7 +648,7 @@ ApcStatus apc_run_again(ApcModel *m) {
   RtStatus status = host_has_run(m);
   if (!status && m->devices_new)
     status = rt_error(&m->error, RT_USAGE, "tensors on devices were bound since the last request: it cannot run again");
-  if (!status && m->tensors) status = host_devices_begin(m, m->ran_entry);
+  if (!status) status = host_devices_begin(m, m->ran_entry);
   if (!status && m->tensors) status = host_check_values(m, m->ran_entry);
   if (!status) status = host_outputs_check(m, m->ran_entry);
   if (!status) status = host_inputs_again(m);

@@ -203,6 +203,8 @@ typedef struct StateTensor {
 RtStatus host_states_symbols(ApcModel *m, const char *who, const StateTensor *tensors, int64_t *symbols);
 /* Computes the present shape of a state; RT_USAGE if the states are initial. */
 RtStatus host_state_shape(ApcModel *m, uint32_t state, StateTensor *out);
+/* RT_USAGE if the program has no states. */
+RtStatus host_has_states(ApcModel *m);
 
 /* runtime/host/outputs.c.  RT_BAD_INPUT if a result of the request at m->layout does not fit the memory bound to it. */
 RtStatus host_outputs_check(ApcModel *m, uint32_t entry);

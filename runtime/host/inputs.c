@@ -74,7 +74,8 @@ RtStatus host_inputs_again(ApcModel *m) {
 }
 
 size_t host_inputs_end(const ApcModel *m) {
-  size_t end = m->layout.bytes;
+  size_t end = m->artifact.program.ranks * sizeof(RankReport);
+  if (m->layout.bytes > end) end = m->layout.bytes;
   for (size_t i = 0; i < m->n_bound; i++)
     if (m->bound[i].kept && m->bound[i].place + m->bound[i].tensor.bytes > end)
       end = m->bound[i].place + m->bound[i].tensor.bytes;

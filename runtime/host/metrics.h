@@ -27,8 +27,8 @@ typedef struct MetricsStep {
 RtStatus metrics_open(const char *address, uint32_t ranks, Metrics **out, RtError *error);
 /* Ends the thread and frees everything. */
 void metrics_close(Metrics *s);
-/* In a forked child, which has no such thread: closes its copies of the listeners.  Connections are left alone, as the
- * thread may have been changing them at the fork. */
+/* In a forked child, which has no such thread: closes its copies of the listeners and connections, and frees
+ * everything. */
 void metrics_forget(Metrics *s);
 /* Adds a request that took so long; `io` holds the reports of the ranks if it succeeded. */
 void metrics_request(Metrics *s, double seconds, bool ok, void *io);

@@ -36,8 +36,7 @@ RecordHead *host_record_of(const ApcModel *m, uint32_t rank) {
 /* Enlarges the I/O area by the ranks' blocks.  Its contents stay: at least the reports of the ranks, which every answer
  * brings, the data of the last run, and inputs that lie there. */
 static RtStatus fetch_shared(ApcModel *m, RequestKind kind, char *to, size_t bytes) {
-  size_t reports = m->artifact.program.ranks * sizeof(RankReport), end = host_inputs_end(m);
-  int64_t offset = (int64_t)(end > reports ? end : reports);
+  int64_t offset = (int64_t)host_inputs_end(m);
   RtStatus status = host_io(m, (size_t)offset + bytes);
   if (status) return status;
   status = host_request(m, kind, 0, &offset, 1);

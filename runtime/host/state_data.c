@@ -24,11 +24,10 @@ static uint64_t bytes_of(const StateTensor *t, const int64_t *extent) {
 /* Moves a box: to `to`, or from `from`. */
 static RtStatus move_state(ApcModel *m, const HostStates *sizes, const RequestState *box, void *to, const void *from,
                            uint64_t bytes) {
-  const uint64_t align = 64, reports = m->artifact.program.ranks * sizeof(RankReport);
+  const uint64_t align = 64;
   RtStatus status = host_start(m);
   if (status) return status;
-  uint64_t end = host_inputs_end(m);
-  m->box = ((end > reports ? end : reports) + align - 1) / align * align;
+  m->box = (host_inputs_end(m) + align - 1) / align * align;
   status = host_io(m, m->box + sizeof *box + bytes);
   if (status) return status;
   memcpy(m->io + m->box, box, sizeof *box);
@@ -44,7 +43,7 @@ static RtStatus begin(ApcModel *m) {
   if (!host_begin(m)) return m->error.status;
   if (m->launched)
     return rt_error(&m->error, RT_UNSUPPORTED, "values of states are not available with the ranks of a launcher");
-  return m->artifact.program.n_states ? RT_OK : rt_error(&m->error, RT_USAGE, "the program has no states");
+  return host_has_states(m);
 }
 
 /* ---- boxes */

@@ -30,21 +30,25 @@ static RtStatus sizes_for(ApcModel *m, const int64_t *symbols, int64_t **out) {
   return program_eval(p, symbols, c, *out, &m->error);
 }
 
+RtStatus host_has_states(ApcModel *m) {
+  return m->artifact.program.n_states ? RT_OK : rt_error(&m->error, RT_USAGE, "the program has no states");
+}
+
+static RtStatus have_values(ApcModel *m) {
+  if (m->states.made) return RT_OK;
+  return rt_error(&m->error, RT_USAGE, "the states are initial: no request has run since they were made or reset");
+}
+
 RtStatus host_state_shape(ApcModel *m, uint32_t state, StateTensor *out) {
   const Program *p = &m->artifact.program;
   const ProgramState *s = &p->states[state];
   int64_t *values = NULL;
-  if (!m->states.made)
-    return rt_error(&m->error, RT_USAGE, "the states are initial: no request has run since they were made or reset");
-  RtStatus status = sizes_for(m, m->states.symbols, &values);
+  RtStatus status = have_values(m);
+  if (!status) status = sizes_for(m, m->states.symbols, &values);
   *out = (StateTensor){.type = (DType)s->dtype, .rank = (int)s->dims.n};
   for (uint32_t d = 0; d < s->dims.n && !status; d++) out->dims[d] = values[program_list(p, s->dims)[d]];
   free(values);
   return status;
-}
-
-static RtStatus has_states(ApcModel *m) {
-  return m->artifact.program.n_states ? RT_OK : rt_error(&m->error, RT_USAGE, "the program has no states");
 }
 
 /* ---- saving */
@@ -65,9 +69,8 @@ static bool header_of(const ApcModel *m, const int64_t *values, const char *path
 ApcStatus apc_save_states(ApcModel *m, const char *path) {
   ApcStatus may = apc_may_write(m, path);
   if (may) return may;
-  RtStatus status = has_states(m);
-  if (!status && !m->states.made)
-    status = rt_error(&m->error, RT_USAGE, "the states are initial: no request has run since they were made or reset");
+  RtStatus status = host_has_states(m);
+  if (!status) status = have_values(m);
   if (status) return host_status(m, status);
   SafetensorsHeader h = {0};
   int64_t *values;
@@ -164,7 +167,7 @@ ApcStatus apc_load_states(ApcModel *m, const char *path) {
   int64_t symbols[PROGRAM_MAX_SYMBOLS];
   uint64_t mark;
   if (!host_begin(m)) return (ApcStatus)rt_exit_code(m->error.status);
-  RtStatus status = has_states(m);
+  RtStatus status = host_has_states(m);
   if (status) return host_status(m, status);
   HostFiles f = host_files_begin();
   Safetensors *file = safetensors_open_header(f.diags, path, 0, &mark);

@@ -1,9 +1,12 @@
 /* tests/doubles/tensors.c - inputs and outputs in memory of a device, through apc_runtime.h; for tensors.sh.
  *
- *   tensors float PROGRAM   with an input x[8, 12] of f32 and an output y[8, 3]: the same bits as with memory of the
- * host, when the request runs call by call, when it is captured and when it is replayed, on every device, at any place
- * in an allocation, with work that fills the input still to come tensors index PROGRAM   with an input `tokens` of i64:
- * indices on a device are checked as those of the host tensors cpu PROGRAM     a program for CPUs says what to do
+ * tensors float PROGRAM: with an input x[8, 12] of f32 and an output y[8, 3]: the same bits as with memory of the host,
+ * when the request runs call by call, when it is captured and when it is replayed, on every device, at any place in an
+ * allocation, with work that fills the input still to come.
+ *
+ * tensors index PROGRAM: with an input `tokens` of i64: indices on a device are checked as those of the host.
+ *
+ * tensors cpu PROGRAM: a program for CPUs says what to do.
  */
 #include <stdio.h>
 #include <stdlib.h>
