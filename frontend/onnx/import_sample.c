@@ -91,17 +91,13 @@ static Val reflected(ImportNode *n, const GridSample *g, Val x, const Expr *exte
   return add_number(n, binary(n, OP_min, rest, minus(n, twice, rest)), low);
 }
 
-/* Treats positions beyond the borders as the specification's reference does before it interpolates.  With zeros they
- * only become finite. */
+/* Treats positions beyond the borders before they are interpolated.  With zeros they only become finite; so do those of
+ * cubic interpolation with borders, whose taps are clamped one by one as in PyTorch and ONNX Runtime.  (The
+ * specification's reference clamps the position first.) */
 static Val bordered(ImportNode *n, const GridSample *g, Val x, const Expr *extent) {
-  if (zeros(g))
-    return binary(n, OP_min, binary_number(n, OP_max, x, -3), import_size_as(n, x, ex_addi(n->m, extent, 2)));
   if (strcmp(g->padding, "reflection") == 0) return reflected(n, g, x, extent);
-  if (!g->cubic) return clamp_place(n, x, extent);
-  double low = g->corners ? 0 : -0.5;
-  Val high = add_number(n, import_size_as(n, x, extent), g->corners ? -1 : -0.5);
-  Val beyond = binary(n, OP_or, binary_number(n, OP_lt, x, low), binary(n, OP_gt, x, high));
-  return select3(n, beyond, clamp_place(n, x, extent), x);
+  if (!zeros(g) && !g->cubic) return clamp_place(n, x, extent);
+  return binary(n, OP_min, binary_number(n, OP_max, x, -3), import_size_as(n, x, ex_addi(n->m, extent, 2)));
 }
 
 /* Sets the taps of an axis; x has coordinates in the grid's range. */

@@ -78,7 +78,7 @@ waits() {
   local n verdict why mine seeds=1 before=("${ask[@]}")
   [ "$name" = sizes ] || ask[-1]=3 # requests: one may need what another one leaves out
   rm -f trace report
-  "${run[@]}" DOUBLES_WATCH=1 "DOUBLES_TRACE=$work/trace" "${ask[@]/3s/60s}" >out 2>err || { cat err; exit 1; }
+  "${run[@]}" DOUBLES_WATCH=1 "DOUBLES_TRACE=$work/trace" "${ask[@]/3s/240s}" >out 2>err || { cat err; exit 1; }
   [ -s report ] && cat report && exit 1
   mv right.npy two.npy
   mv logits.npy right.npy
@@ -117,10 +117,10 @@ program() {
   case $(cat out) in *NVRTC*) echo "skipped: no NVRTC"; exit 77 ;; esac
   run=(env "LD_LIBRARY_PATH=$doubles" "DOUBLES_REPORT=$work/report" "DOUBLES_SHARED=$work" "DOUBLES_CACHE=$work"
     "DOUBLES_TEXTS=$work/$name.texts" "DOUBLES_ON=$device")
-  ask=(timeout 60 "$programs" . ask "./$name" logits.npy 3s)
+  ask=(timeout 300 "$programs" . ask "./$name" logits.npy 3s)
   [ "$name" = sizes ] || ask+=(2)
   rm -f names
-  "${run[@]}" "DOUBLES_NAMES=$work/names" "${ask[@]/3s/60s}" || exit 1
+  "${run[@]}" "DOUBLES_NAMES=$work/names" "${ask[@]/3s/240s}" || exit 1
   cp logits.npy right.npy
 }
 

@@ -68,7 +68,7 @@ static double sample(const Sampling *s, const double *plane, const double *grid)
     x[a] = s->corners ? (g + 1) / 2 * (extent - 1) : ((g + 1) * extent - 1) / 2;
     if (s->mode == 0) x[a] = rint(x[a]);
     bool beyond = x[a] < border_low(s) || x[a] > border_high(s, a);
-    if (beyond && s->padding == 1) x[a] = clamp(x[a], 0, extent - 1);
+    if (s->padding == 1 && s->mode != 2) x[a] = clamp(x[a], 0, extent - 1);
     if (beyond && s->padding == 2) x[a] = reflect(x[a], border_low(s), border_high(s, a));
   }
   return s->mode == 0 ? pixel(s, plane, x) : interpolated(s, plane, x, 0, at);
