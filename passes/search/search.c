@@ -637,8 +637,8 @@ static bool lines_have_layouts(const Search *s, Diags *d) {
 
 /* Many ranks can be divided in hundreds of ways; with fewer ranks a long training step takes long for each. */
 static bool is_large(const Func *f, const Target *t) {
-  const int many_ranks = 64, some_ranks = 16;
-  const size_t many_operations = 2000;
+  const int many_ranks = 64, some_ranks = 8;
+  const size_t many_operations = 500;
   return t->ranks >= many_ranks || (t->ranks >= some_ranks && func_has_gradients(f) && f->ops.n >= many_operations);
 }
 
