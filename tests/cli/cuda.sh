@@ -239,6 +239,8 @@ updates 'adamw()' 4 --dtype bf16
 # The whole step: few calls, none of which only moves, and no more reads of large tensors than needed.
 n=$(grep -cE '^    (k[0-9]+_|c)' main)
 check "a step of GPT-2 makes $n calls" test "$n" -ge 100 -a "$n" -le 305
+n=$(sed -n '/^body [0-9]*: fwd.eval/,/^$/p' step | grep -cE '^    (k[0-9]+_|c)')
+check "an evaluation of GPT-2 makes $n calls: all weights are cast in one" test "$n" -ge 80 -a "$n" -le 110
 check "calls that only move" bash -c "! grep -E 'Matmul.*(loop|batch) |k[0-9]+_(transpose|reshape|slice|concat|pad)<' main"
 gelu=$(grep -E '^  # layers\.5\.mlp\.h' main)
 check "a GELU stores its result alone: $gelu" test "$(grep -o 'bf16\[8,1024,3072\]' <<<"$gelu" | wc -l)" = 2
@@ -249,4 +251,4 @@ check "all weights are members of one" grep -qE '^kernel k[0-9]+_bundle: 196 ker
 updates 'adamw(clip=1,schedule=cosine,warmup=10,steps=100,decay=*.w)' 4 --micro-batches 2
 updates 'lion()' 3 --freeze '*.bias'
 updates 'sgd(momentum=0.9)' 3
-summary 63
+summary 64
