@@ -60,7 +60,7 @@ typedef struct Annotations {
   int *stage_of; /* by node of `x`: its stage; -1: not given */
   size_t *cuts;  /* by stage: its first operation */
   NameMap ops;   /* by node: NodeOps */
-  NameMap made;  /* by an operation's name: 1 + its number */
+  NameMap made;  /* by an operation's name: NodeOps, only it, or the pieces that passes cut it into */
   const Rule *const *rules;
   SaidLayouts *layouts; /* by operation */
   PlanSaid *said;
@@ -162,36 +162,49 @@ static const OnnxDevices *fitting(const Build *b, const OnnxSharding *x) {
 
 static bool is_forward(const Op *op) { return !op->mirror.name && op->phase == PH_fwd; }
 
+static void list_op(Arena *a, NameMap *map, const char *name, size_t op) {
+  NodeOps *list = name_find(map, name);
+  if (!list) name_put(a, map, name, list = ARENA_NEW(a, NodeOps));
+  ARENA_PUSH(a, list, op);
+}
+
 static void index_ops(Annotations *k) {
   const Func *f = k->b->l1;
   const bool *derived = derived_ops(k->a, f);
   for (size_t i = 0; i < f->ops.n; i++) {
     const Op *op = &f->ops.items[i];
-    if (op->name && *op->name) name_put(k->a, &k->made, op->name, (void *)(uintptr_t)(i + 1));
-    if (!op->loc.node || !op->nin || derived[i] || !is_forward(op)) continue;
-    NodeOps *list = name_find(&k->ops, op->loc.node);
-    if (!list) name_put(k->a, &k->ops, op->loc.node, list = ARENA_NEW(k->a, NodeOps));
-    ARENA_PUSH(k->a, list, i);
+    if (!is_forward(op)) continue;
+    if (op->name && *op->name && op->out) list_op(k->a, &k->made, annotated_whole(k->a, op->name), i);
+    if (op->loc.node && op->nin && !derived[i]) list_op(k->a, &k->ops, op->loc.node, i);
   }
 }
 
-static const NodeOps *ops_of(const Annotations *k, const char *node) {
+static const NodeOps *listed(const NameMap *map, const char *name) {
   static const NodeOps none;
-  const NodeOps *list = name_find(&k->ops, node);
+  const NodeOps *list = name_find(map, name);
   return list ? list : &none;
 }
 
-/* Returns the operation that makes the tensor, in some form; the number of operations if there is none. */
-static size_t maker_of(const Annotations *k, const OnnxTensorSharding *t, TensorFactors *factors) {
+static const NodeOps *ops_of(const Annotations *k, const char *node) { return listed(&k->ops, node); }
+
+static bool makes(const Annotations *k, size_t op, const OnnxTensorSharding *t, const Layout *l,
+                  TensorFactors *factors) {
   const Func *f = k->b->l1;
+  return t->number < f->ops.items[op].nout &&
+         annotated_result(k->b->model.m, f, op, k->rules[op], t->number, t, l, factors);
+}
+
+/* Returns the operations that make the tensor, in some form that can have the layout (NULL: any), or all its pieces. */
+static const NodeOps *makers_of(const Annotations *k, const OnnxTensorSharding *t, const Layout *l) {
   const char *names[] = {t->maker, arena_printf(k->a, "%s.heads", t->maker)};
+  TensorFactors factors;
   for (int i = 0; i < 2; i++) {
-    const size_t at = (size_t)(uintptr_t)name_find(&k->made, names[i]);
-    if (at && f->ops.items[at - 1].out && t->number < f->ops.items[at - 1].nout &&
-        annotated_result(k->b->model.m, f, at - 1, k->rules[at - 1], t->number, t, factors))
-      return at - 1;
+    const NodeOps *list = listed(&k->made, names[i]);
+    bool all = list->n > 0;
+    for (size_t j = 0; j < list->n; j++) all &= makes(k, list->items[j], t, l, &factors);
+    if (all) return list;
   }
-  return f->ops.n;
+  return listed(&k->made, "");
 }
 
 /* ---- stages */
@@ -329,8 +342,8 @@ static void add_spec(Annotations *k, OnnxDigits *digits, size_t node, const Onnx
   Spec s = {.node = &k->x->nodes.items[node], .tensor = t, .stage = k->stage_of[node]};
   const char *why = "is malformed";
   if (!t->type) return; /* no output needs the node */
-  TensorFactors factors;
-  if (s.stage < 0) s.stage = t->maker ? stage_at(k, maker_of(k, t, &factors)) : 0; /* the node has no operations */
+  const NodeOps *makers = t->maker ? makers_of(k, t, NULL) : NULL;
+  if (s.stage < 0) s.stage = makers && makers->n ? stage_at(k, makers->items[0]) : 0; /* the node has no operations */
   if (t->malformed && !k->asked) return;
   if (!t->malformed) s.shards = onnx_shards_read(k->a, t->spec, t->type->rank, k->c->devices, &why);
   if (!s.shards || !add_digits(k, digits, s.shards, s.stage, &why)) spec_not_followed(k, &s, why);
@@ -424,7 +437,7 @@ static void give_readers(Annotations *k, const Spec *s, size_t maker) {
       if (!any) why = NULL;
       any = true;
       if (has_layout(k, i, j)) continue;
-      const bool found = annotated_operand(k->b->model.m, f, i, k->rules[i], j, s->tensor, &factors);
+      const bool found = annotated_operand(k->b->model.m, f, i, k->rules[i], j, s->tensor, &s->layout, &factors);
       const char *refused = found ? add_layout(k, i, j, &factors, &s->layout) : not_made;
       if (refused) why = refused;
     }
@@ -432,10 +445,15 @@ static void give_readers(Annotations *k, const Spec *s, size_t maker) {
 }
 
 static void follow_result(Annotations *k, const Spec *s) {
-  TensorFactors factors;
-  const size_t at = maker_of(k, s->tensor, &factors);
-  if (at == k->b->l1->ops.n) spec_not_followed(k, s, not_made);
-  else if (add_layout(k, at, ~s->tensor->number, &factors, &s->layout)) give_readers(k, s, at);
+  const NodeOps *makers = makers_of(k, s->tensor, &s->layout);
+  if (!makers->n) spec_not_followed(k, s, not_made);
+  for (size_t i = 0; i < makers->n; i++) {
+    const size_t at = makers->items[i];
+    TensorFactors factors;
+    if (op_is_anywhere(&k->b->l1->ops.items[at])) continue; /* any rank makes any part of it */
+    makes(k, at, s->tensor, &s->layout, &factors);
+    if (add_layout(k, at, ~s->tensor->number, &factors, &s->layout)) give_readers(k, s, at);
+  }
 }
 
 /* Gives the operation the layouts of its operands that are the tensor.  Returns why it cannot have them; not_made if it
@@ -446,7 +464,7 @@ static const char *follow_in(Annotations *k, const Spec *s, size_t op) {
   bool any = false;
   for (int j = 0; j < f->ops.items[op].nin; j++) {
     TensorFactors factors;
-    if (!annotated_operand(k->b->model.m, f, op, k->rules[op], j, s->tensor, &factors)) continue;
+    if (!annotated_operand(k->b->model.m, f, op, k->rules[op], j, s->tensor, &s->layout, &factors)) continue;
     const char *refused = add_layout(k, op, j, &factors, &s->layout);
     if (!any || refused) why = refused;
     any = true;

@@ -1,23 +1,45 @@
 /* driver/annotated_form.c - see annotated_form.h.
  *
  * A value has the name of the tensor's maker, or that with the ending of a pass.  Its dimensions are those of the
- * tensor in order, each perhaps in parts.  The dimensions of a view of a weight follow from its strides.  A product of
- * a weight tells apart what extents cannot: several factors that one dimension of the weight has come in the same order
- * in the other operand and in the result.
+ * tensor in order, each perhaps in parts.  It may be a piece of the tensor (passes/rewrite/views.c), which is a form of
+ * it for layouts that do not split the dimension along which it was cut.  The dimensions of a view of a weight follow
+ * from its strides.  A product of a weight tells apart what extents cannot: several factors that one dimension of the
+ * weight has come in the same order in the other operand and in the result.
  */
 #include "driver/annotated_form.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "ir/ops.h"
 
-/* True if the value is the tensor, perhaps with dimensions in parts or another element type (passes/rewrite/narrow.c).
- * Each user of a small weight has a read of its own (passes/rewrite/unshare.c). */
-static bool has_name(const OnnxTensorSharding *t, const Op *op, const Type *type) {
+/* Reads "[FIRST:END]", the ending of a piece.  Returns the text after it; the text itself if it is none. */
+static const char *after_piece(const char *text, int64_t *extent) {
+  long long first, end;
+  int n = 0;
+  if (sscanf(text, "[%18lld:%18lld]%n", &first, &end, &n) != 2 || !n) return text;
+  *extent = end - first;
+  return text + n;
+}
+
+/* Returns the name of an operation without the ending of a piece; the name itself if it has none. */
+const char *annotated_whole(Arena *a, const char *name) {
+  int64_t extent;
+  for (const char *p = strchr(name, '['); p; p = strchr(p + 1, '['))
+    if (!*after_piece(p, &extent)) return arena_strndup(a, name, (size_t)(p - name));
+  return name;
+}
+
+/* True if the value is the tensor, perhaps with dimensions in parts or another element type (passes/rewrite/narrow.c),
+ * or a piece of it: *piece is then its extent along the dimension that was cut, else 0.  Each user of a small weight
+ * has a read of its own (passes/rewrite/unshare.c). */
+static bool has_name(const OnnxTensorSharding *t, const Op *op, const Type *type, int64_t *piece) {
   const size_t n = strlen(t->maker);
+  *piece = 0;
   if (!op->name || strncmp(op->name, t->maker, n) != 0) return false;
   const char *end = op->name + n;
   if (strncmp(end, ".heads", 6) == 0) end += 6;
+  else end = after_piece(end, piece);
   if (op->kind == OP_cast && *end == '.' && strcmp(end + 1, dtype_name(type->dtype)) == 0) return true;
   return !*end || (op->kind == OP_param && strncmp(end, ".for.", 5) == 0);
 }
@@ -28,20 +50,27 @@ static bool append(DimFactors *to, const DimFactors *from) {
   return true;
 }
 
-/* Takes the dimensions of `now` in order: the factors of each of the tensor are those of one or more of them. */
-static bool in_parts(Module *m, const Type *was, const Type *now, const TensorFactors *in, TensorFactors *out) {
+static bool is_split(const Layout *l, int d) { return l && l->dims[d].n > 0; }
+
+/* Takes the dimensions of `now` in order: the factors of each of the tensor are those of one or more of them.  `piece`:
+ * one may have this extent instead, if it is not 0 and the layout does not split it. */
+static bool in_parts(Module *m, const Type *was, const Type *now, int64_t piece, const TensorFactors *in,
+                     const Layout *l, TensorFactors *out) {
   int at = 0;
   *out = (TensorFactors){.rank = was->rank};
   for (int d = 0; d < was->rank; d++) {
     const Expr *product = NULL;
-    for (; product != was->dims[d] && at < now->rank; at++) {
+    bool cut = false;
+    for (; product != was->dims[d] && !cut && at < now->rank; at++) {
+      cut = piece && !product && now->dims[at] != was->dims[d] && ex_is_const(now->dims[at], piece) && !is_split(l, d);
       product = product ? ex_mul(m, product, now->dims[at]) : now->dims[at];
       if (!append(&out->dims[d], &in->dims[at])) return false;
     }
-    if (product != was->dims[d]) return false;
+    if (cut) piece = 0;
+    else if (product != was->dims[d]) return false;
   }
   while (at < now->rank && ex_is_const(now->dims[at], 1)) at++;
-  return at == now->rank;
+  return at == now->rank && !piece;
 }
 
 /* Lists the dimensions of a view in descending order of their strides. */
@@ -53,9 +82,10 @@ static void by_stride(const Param *p, int *order) {
   }
 }
 
-/* The same for a view of a whole weight with the tensor's dimensions: a dimension of the view lies in the one with the
- * largest stride up to its own. */
-static bool in_view(const Param *p, const TensorFactors *in, TensorFactors *out) {
+/* The same for a view of a weight with the tensor's dimensions: a dimension of the view lies in the one with the
+ * largest stride up to its own.  A dimension that is cut must not be split, except along whole parts in front of the
+ * cut. */
+static bool in_view(const Param *p, const TensorFactors *in, const Layout *l, TensorFactors *out) {
   const Type *was = p->origin.type;
   int64_t extent[MAX_RANK], stride[MAX_RANK], left[MAX_RANK], n = 1, own;
   int order[MAX_RANK];
@@ -71,7 +101,9 @@ static bool in_view(const Param *p, const TensorFactors *in, TensorFactors *out)
     if (!ex_get_const(p->type->dims[v], &own)) return false;
     if (own == 1) continue;
     while (d < was->rank && (stride[d] > p->strides[v] || extent[d] == 1)) d++;
-    if (d == was->rank || p->strides[v] * own != left[d] || !append(&out->dims[d], &in->dims[v])) return false;
+    if (d == was->rank) return false;
+    const bool cut = p->strides[v] * own < left[d] && (out->dims[d].n || !is_split(l, d));
+    if ((p->strides[v] * own != left[d] && !cut) || !append(&out->dims[d], &in->dims[v])) return false;
     left[d] = p->strides[v];
   }
   for (int d = 0; d < was->rank; d++)
@@ -98,9 +130,9 @@ static bool has_factor(const DimFactors *dim, int factor) {
 }
 
 /* Sets the factors of the dimensions of a weight as the model has it. */
-static bool of_weight(const Param *p, const TensorFactors *in, TensorFactors *out) {
+static bool of_weight(const Param *p, const TensorFactors *in, const Layout *l, TensorFactors *out) {
   *out = *in;
-  return !p->origin.name || in_view(p, in, out);
+  return !p->origin.name || in_view(p, in, l, out);
 }
 
 static bool is_weight(const Param *p, const OnnxTensorSharding *t) {
@@ -129,7 +161,7 @@ static bool of_prepared(Module *m, const Param *p, const OnnxTensorSharding *t, 
   const Param *view = NULL;
   for (size_t i = 0; f && i < f->outputs.n && !view; i++)
     if (strcmp(f->outputs.items[i].name, p->name) == 0) view = prepared_from(m, f, f->outputs.items[i].value, t, &axis);
-  if (!view || view->type->rank != p->type->rank || !of_weight(view, in, out)) return false;
+  if (!view || view->type->rank != p->type->rank || !of_weight(view, in, NULL, out)) return false;
   for (int d = 0; axis >= 0 && d < out->rank; d++)
     if (out->dims[d].n && has_factor(&in->dims[axis], out->dims[d].f[0])) return false;
   return true;
@@ -158,7 +190,7 @@ static int weight_operand(Module *m, const Func *f, size_t op, const Rule *r, Te
   const int w = p[1] != NULL;
   if (!p[0] == !p[1]) return -1;
   const bool found = p[w]->init == INIT_PREPARED ? of_prepared(m, p[w], NULL, &r->operands[w], out)
-                                                 : of_weight(p[w], &r->operands[w], out);
+                                                 : of_weight(p[w], &r->operands[w], NULL, out);
   return found ? w : -1;
 }
 
@@ -192,27 +224,32 @@ static bool may_be_turned(const Func *f, const Type *t) {
 /* ---- entry */
 
 bool annotated_operand(Module *m, const Func *f, size_t op, const Rule *r, int operand, const OnnxTensorSharding *t,
-                       TensorFactors *out) {
+                       const Layout *l, TensorFactors *out) {
   const Op *o = &f->ops.items[op], *maker = &f->ops.items[f->values.items[o->in[operand]].op];
   const Type *type = type_of(f, o->in[operand]);
   const Param *p = weight_of(m, f, o->in[operand]);
+  const TensorFactors *in = &r->operands[operand];
   TensorFactors weight;
-  if (p && p->origin.name && is_weight(p, t)) return of_weight(p, &r->operands[operand], out);
-  if (p && p->init == INIT_PREPARED && of_prepared(m, p, t, &r->operands[operand], out)) return true;
+  int64_t piece;
+  if (p && p->origin.name && is_weight(p, t)) return of_weight(p, in, l, out);
+  if (p && p->init == INIT_PREPARED && of_prepared(m, p, t, in, out)) return true;
   const int w = weight_operand(m, f, op, r, &weight);
-  const bool named = has_name(t, maker, type) && (int)(o->in[operand] - maker->out) == t->number;
+  const bool named = has_name(t, maker, type, &piece) && (int)(o->in[operand] - maker->out) == t->number;
   /* A pass may have removed the reshape or transpose that made the operand of a product. */
   const bool other = w >= 0 && operand == t->place && !module_param(m, t->maker);
-  if ((!named && !other) || !in_parts(m, t->type, type, &r->operands[operand], out)) return false;
-  return other ? same_sums(r, out, t) && (operand == w || agrees(out, &weight)) : !may_be_turned(f, type);
+  if (!named && !other) return false;
+  if (!other) return in_parts(m, t->type, type, piece, in, l, out) && !may_be_turned(f, type);
+  if (!in_parts(m, t->type, type, named ? piece : 0, in, l, out)) return false;
+  return same_sums(r, out, t) && (operand == w || agrees(out, &weight));
 }
 
 bool annotated_result(Module *m, const Func *f, size_t op, const Rule *r, int result, const OnnxTensorSharding *t,
-                      TensorFactors *out) {
+                      const Layout *l, TensorFactors *out) {
   const Op *o = &f->ops.items[op];
   const Type *type = type_of(f, o->out + (Val)result);
   TensorFactors weight;
-  if (!has_name(t, o, type) || result != t->number || !in_parts(m, t->type, type, &r->results[result], out))
-    return false;
+  int64_t piece;
+  if (!has_name(t, o, type, &piece) || result != t->number) return false;
+  if (!in_parts(m, t->type, type, piece, &r->results[result], l, out)) return false;
   return weight_operand(m, f, op, r, &weight) < 0 ? !may_be_turned(f, type) : agrees(out, &weight);
 }

@@ -10,13 +10,17 @@
 #include "frontend/onnx/sharding.h"
 #include "ir/layout/rule.h"
 
+/* Returns the name of an operation without the ending of a piece, "[FIRST:END]"; the name itself if it has none. */
+const char *annotated_whole(Arena *a, const char *name);
+
 /* Sets the factors of the dimensions of a node's operand, which is operand `operand` of the operation in some form.
- * False if it is another tensor, or in a form whose dimensions cannot be told. */
+ * False if it is another tensor, in a form whose dimensions cannot be told, or a piece that was cut along a dimension
+ * that the layout splits.  `l`: NULL if there is none. */
 bool annotated_operand(Module *m, const Func *f, size_t op, const Rule *r, int operand, const OnnxTensorSharding *t,
-                       TensorFactors *out);
+                       const Layout *l, TensorFactors *out);
 
 /* The same for a result of a node. */
 bool annotated_result(Module *m, const Func *f, size_t op, const Rule *r, int result, const OnnxTensorSharding *t,
-                      TensorFactors *out);
+                      const Layout *l, TensorFactors *out);
 
 #endif

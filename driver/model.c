@@ -273,7 +273,8 @@ static bool load_onnx(const ModelOptions *o, Model *model) {
   if (noted == ONNX_NOTED_ANOTHER)
     diag_warning(o->diags, DIAG_onnx_noted, (Loc){.file = model->path},
                  "the graph is not the one for which apc wrote a plan into this file; the plan is not used");
-  bool ok = notes.model ? load_kept(o, file, &notes, model) : import_onnx(o, file, noted == ONNX_NOTED, model);
+  const bool noted_plan = noted == ONNX_NOTED && !o->graph;
+  bool ok = noted_plan && notes.model ? load_kept(o, file, &notes, model) : import_onnx(o, file, noted_plan, model);
   onnx_file_close(file);
   return ok;
 }

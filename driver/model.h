@@ -57,7 +57,8 @@ typedef struct ModelOptions {
   DslParameters *parameters; /* receives those of an .apc model; may be NULL */
   const char *weights;       /* FILE.safetensors that replaces the model's weights; NULL if none */
   bool weights_named;        /* only the names of weights matter, not their values */
-  bool seeded;               /* --seed */
+  bool graph;  /* an ONNX file is its graph, even if apc kept the model in it that the graph is written from */
+  bool seeded; /* --seed */
   int64_t seed;
   const struct TrainOptions *train; /* --train: build the training step; NULL if not given */
   int64_t batch;                    /* --batch; 0 if not given */

@@ -4,8 +4,8 @@
 Builds the compiler, its stub and libapcrt.so in FOLDER (default: build-wheel) so that they find shared libraries in
 their own folder ($ORIGIN), and packs them with the Python files.  Shared libraries that manylinux does not promise go
 into the wheel, with their licenses.  The tag is computed: manylinux_2_N, with the newest version of glibc that any
-file of the wheel needs (objdump -T).  The same input gives the same bytes.  Needs only Python's standard library and
-binutils.
+file of the wheel needs (objdump -T).  oneDNN, which programs open when they run, goes into it as well, with what it
+needs.  The same input gives the same bytes.  Needs only Python's standard library and binutils.
 """
 import argparse
 import base64
@@ -43,6 +43,15 @@ def needed(file):
     names = re.findall(r"NEEDED +(\S+)", said("objdump", "-p", file))
     places = dict(re.findall(r"(\S+) => (\S+)", said("ldd", file)))
     return {name: places.get(name) for name in names}
+
+
+def onednn():
+    """The oneDNN of this machine, by the name under which programs open it."""
+    known = dict(re.findall(r"(libdnnl\.so\.[23]) .*=> (\S+)", said("/sbin/ldconfig", "-p")))
+    if not known:
+        sys.exit("build_wheel.py: there is no oneDNN to put into the wheel (Debian: apt-get install libdnnl2)")
+    name = max(known)
+    return {name: Path(known[name]).resolve()}
 
 
 def others(files):
@@ -91,7 +100,8 @@ def pack(folder, out, compression=zipfile.ZIP_DEFLATED):
     """Writes the wheel from the programs in `folder`, and returns its path."""
     version = re.search(r"project\(apc\s+VERSION\s+([\d.]+)", (ROOT / "CMakeLists.txt").read_text())[1]
     programs = [(Path(folder) / name).resolve() for name in PROGRAMS]
-    libraries = others(programs)
+    opened = onednn()
+    libraries = opened | others([*programs, *opened.values()])
     native = dict(zip(PROGRAMS, programs)) | libraries
     name = tag(native.values())
     info = f"apc-{version}.dist-info"

@@ -766,6 +766,18 @@ static void indexing(void) {
   }
   text_case("grouped wide", IN("x", "f32[2,3]") IN("w", "f32[2,3,1100]") "  %i = iota {axis=0, start=0} : i64[2]\n"
             "  %y = grouped_dot %x, %i, %w {start=0} : f32[2,1100]\n" OUT("y"));
+  for (int i = 0; i < 2; i++) { /* rows of several blocks, indices of several lists, many of one row */
+    Arena *a = arena_new();
+    const char *t = i ? "f64" : "f32";
+    text_case(arena_printf(a, "scatter long %s", t),
+              arena_printf(a, "  %%x = input {name=\"x\"} : %s[b,2500,33] @{}\n"
+            "  %%i = iota {axis=0, start=0} : i64[2500]\n  %%s = mul %%i, %%i : i64[2500]\n"
+            "  %%n = const {value=149} : i64[2500]\n  %%m = mod %%s, %%n : i64[2500]\n"
+            "  %%y = scatter %%x, %%m {op=sum, axis=1, start=0} : %s[b,141,33]\n"
+            "  %%z = scatter %%x, %%m {op=max, axis=1, start=3} : %s[b,7,33]\n" OUTF("y")
+            OUTF("z"), t, t, t));
+    arena_free(a);
+  }
   text_case("take", IN("x", "f32[b,5,s]") IN("i", "i32[b,9,s]") "  %k = const {value=7} : i32[b,9,s]\n"
             "  %m = mod %i, %k : i32[b,9,s]\n  %y = take %x, %m {axis=1, start=1} : f32[b,9,s]\n"
             "  %e = exp %y : f32[b,9,s]\n" OUT("y") OUT("e"));

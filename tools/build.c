@@ -221,6 +221,8 @@ static bool model_options(Tool *t, const char *path, ModelOptions *o) {
                       .times = t->times,
                       .checks = t->checks,
                       .watch = {t, show_stage, show_said, accept_model}};
+  const char *configuration = option_text(given, OPT_configuration); /* annotations are those of the graph */
+  o->graph = configuration && strcmp(configuration, "none") != 0;
   o->dims = tool_dim_sizes(t, OPT_dim, &o->ndims);
   o->hints = tool_dim_sizes(t, OPT_dim_hint, &o->nhints);
   o->shapes = input_shapes(t, &o->nshapes);

@@ -128,6 +128,7 @@ const uint8_t *tool_onnx(Tool *t, const Build *b, const char *file, size_t *byte
   plan_print(b->model.m, b->l1, b->plan, &plan);
   w.notes = (OnnxNotes){.configuration = b->plan->target,
                         .target = b->plan->target,
+                        .machine = tool_kept_machine(t, b->plan->target),
                         .plan = text_str(&plan),
                         .options = tool_kept_words(t, w.model.kind == MODEL_ONNX)};
   if (ok) packed = (w.model.kind == MODEL_ONNX ? from_onnx : from_other)(&w, bytes);

@@ -1,11 +1,14 @@
 /* tools/kept_options.c - see kept_options.h. */
 #include "tools/kept_options.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/hash.h"
 #include "driver/model.h"
 #include "frontend/onnx/notes.h"
+#include "frontend/topo/target.h"
 #include "tools/command_line.h"
 
 /* Options that the planned function or its prediction depends on. */
@@ -30,6 +33,9 @@ static const OptionId forcing[] = {
 #undef DEGREE
     OPT_micro_batches, OPT_micro_batch,   OPT_schedule, OPT_zero,      OPT_recompute,
     OPT_pin,           OPT_configuration, OPT_memory,   OPT_objective, OPT_optimize};
+
+/* Options of which a line has one per name. */
+static bool is_named(OptionId id) { return id == OPT_dim || id == OPT_dim_hint || id == OPT_shape; }
 
 static bool is_kept(OptionId id) {
   bool is = false;
@@ -71,34 +77,77 @@ static bool read_words(Tool *t, const char *path, const char *list, Options *out
          diag_error(t->diags, DIAG_onnx_noted, (Loc){.file = path}, "apc.options has a word that is no option to keep");
 }
 
+static const char *named_by(Arena *a, const OptionUse *u) {
+  const char *name, *size;
+  split_size(a, u->value, strlen(u->value), &name, &size);
+  return name;
+}
+
+/* True if the line has the option, or, of an option with names, the name. */
+static bool replaces(Arena *a, const Options *line, const OptionUse *u) {
+  size_t at = 0;
+  for (const OptionUse *l; (l = option_next(line, u->option, &at));)
+    if (!is_named(u->option) || strcmp(named_by(a, l), named_by(a, u)) == 0) return true;
+  return false;
+}
+
 /* Adds those that the line does not have. */
-static void add_words(Tool *t, const char *path, const Options *file) {
-  const Options line = t->options;
+static void add_words(Tool *t, const char *path, const Options *line, const Options *file) {
   Text added = {.arena = t->arena};
   for (size_t i = 0; i < file->uses.n; i++) {
     const OptionUse u = file->uses.items[i];
     const bool taken = option_rows[u.option].commands >> t->options.command & 1;
-    if (!taken || option_given(&line, u.option)) continue;
+    if (!taken || replaces(t->arena, line, &u)) continue;
     ARENA_PUSH(t->arena, &t->options.uses, u);
     tool_add_word(&added, word_of(t->arena, &u));
   }
   if (added.n) tool_say(t, "Using", "options of %s:%s", path, text_str(&added));
 }
 
+static bool has_use(const Options *o, const OptionUse *u) {
+  size_t at = 0;
+  for (const OptionUse *x; (x = option_next(o, u->option, &at));)
+    if (!x->value == !u->value && (!u->value || strcmp(x->value, u->value) == 0)) return true;
+  return false;
+}
+
+/* Returns an option of the line that makes another function of the model than the one that the plan is for; NULL if
+ * there is none.  An option that the line repeats as the file has it changes nothing. */
+static const OptionUse *change(const Options *line, const Options *file) {
+  for (size_t i = 0; i < line->uses.n; i++) {
+    const OptionUse *u = &line->uses.items[i];
+    if (is_kept(u->option) && !has_use(file, u)) return u;
+  }
+  for (size_t i = 0; i < file->uses.n; i++) {
+    const OptionUse *u = &file->uses.items[i];
+    size_t at = 0;
+    if (!is_named(u->option) && option_given(line, u->option) && !has_use(line, u))
+      return option_next(line, u->option, &at);
+  }
+  return NULL;
+}
+
+const char *tool_kept_machine(Tool *t, const char *target) {
+  const char *text = topo_target_text(diags_new(t->arena), t->arena, target, NULL);
+  return text ? arena_printf(t->arena, "%016" PRIx64, hash64(text, strlen(text), 0)) : "";
+}
+
 /* Why the plan of the file is not the plan of this line; NULL if it is. */
-static const char *why_not(Tool *t, const char *target) {
-  const char *asked = option_text(&t->options, OPT_target);
+static const char *why_not(Tool *t, const Options *line, const Options *file, const OnnxNotes *notes) {
+  const char *asked = option_text(&t->options, OPT_target), *target = notes->target ? notes->target : "";
   if (!asked) asked = getenv("APC_TARGET");
   for (size_t i = 0; i < sizeof forcing / sizeof *forcing; i++)
     if (option_given(&t->options, forcing[i]))
       return arena_printf(t->arena, "%s is given", option_rows[forcing[i]].flag);
   if (!asked || strcmp(asked, target) != 0) return arena_printf(t->arena, "it is for --target %s", target);
+  const OptionUse *other = change(line, file);
+  if (other) return arena_printf(t->arena, "%s changes what is planned", word_of(t->arena, other));
+  if (notes->machine && strcmp(tool_kept_machine(t, target), notes->machine) != 0)
+    return arena_printf(t->arena, "target %s has changed since", target);
   return NULL;
 }
 
-static void add_plan(Tool *t, const char *path, const char *target) {
-  if (!(option_rows[OPT_plan].commands >> t->options.command & 1) || option_given(&t->options, OPT_plan)) return;
-  const char *why = why_not(t, target);
+static void add_plan(Tool *t, const char *path, const char *why) {
   if (why) tool_say(t, "Note", "the plan in %s is not used: %s", path, why);
   else {
     ARENA_PUSH(t->arena, &t->options.uses, ((OptionUse){OPT_plan, path}));
@@ -117,7 +166,9 @@ bool tool_kept_options(Tool *t) {
   onnx_file_close(f);
   if (noted != ONNX_NOTED) return true;
   if (!read_words(t, path, notes.options ? notes.options : "", &file)) return false;
-  add_words(t, path, &file);
-  add_plan(t, path, notes.target ? notes.target : "");
+  const Options line = t->options;
+  const bool plans = option_rows[OPT_plan].commands >> line.command & 1 && !option_given(&line, OPT_plan);
+  add_words(t, path, &line, &file);
+  if (plans) add_plan(t, path, why_not(t, &line, &file, &notes));
   return true;
 }

@@ -158,13 +158,13 @@ static void annotate(Specs *s, size_t i, OnnxAnnotation *x) {
   find_ops(s, i);
   for (size_t k = 0; k < node->n_input; k++) {
     const Val v = (Val)(uintptr_t)name_find(&s->o->values, node->input[k]);
-    if (!v || has_spec(x, node->input[k])) continue;
+    if (!v || op_is_anywhere(op_of(s->o->from, v)) || has_spec(x, node->input[k])) continue;
     const Wanted w = wanted_operand(s, v);
     add_spec(s, x, node->input[k], &w);
   }
   for (size_t k = 0; k < node->n_output; k++) {
     const Val v = (Val)(uintptr_t)name_find(&s->o->values, node->output[k]);
-    if (!v || has_spec(x, node->output[k])) continue;
+    if (!v || op_is_anywhere(op_of(s->o->from, v)) || has_spec(x, node->output[k])) continue;
     const Wanted w = wanted_result(s, v);
     add_spec(s, x, node->output[k], &w);
   }

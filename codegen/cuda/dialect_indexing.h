@@ -8,32 +8,66 @@
 /* Adjacent names of macros are no statements. */
 /* clang-format off */
 
-/* Reduces x[outer, k, inner] into y[outer, n, inner] by index[k]: a warp has 128 columns of one row and tests 32
- * indices at a time; the 8 warps of a block fetch 256 indices at a time for all of them. */
-#define SCATTER(T, stored, type, S, IDENTITY, COMBINE, I) do { \
-    SHARED(int64_t, names, 256); \
-    int64_t chunks = (inner + 127) / 128, job = block_index() * 8 + warp_index(); \
-    int64_t c = job % chunks * 128 + lane_index(), row = job / chunks % n, o = job / chunks / n; \
-    type acc[4]; \
-    UNROLL for (int u = 0; u < 4; u++) acc[u] = IDENTITY; \
-    for (int64_t i = 0; i < k; i += 256) { \
-      int64_t at = i + thread_index(); \
-      barrier(); \
-      names[thread_index()] = at < k ? (int64_t)load_##I(index + at) - start : -1; \
-      barrier(); \
-      for (int some = 0; o < outer && some < 256; some += 32) { \
-        _Bool named = names[some + lane_index()] == row; \
-        if (!warp_or_bool(named)) continue; \
-        for (int j = 0; j < 32; j++) { \
-          if (!shuffle_bool(named, j)) continue; \
-          const stored *from = values + (o * k + i + some + j) * inner + c; \
-          UNROLL for (int u = 0; u < 4; u++) \
-            if (c + 32 * u < inner) acc[u] = COMBINE(acc[u], load_##T(from + 32 * u)); \
+/* Returns the sum of `count` over the threads before this one; *all is the sum over the 256 threads of the block. */
+FN int count_before(int count, int *all, int32_t *sums) {
+  int upto = count, before;
+  UNROLL for (int w = 1; w < 32; w *= 2) {
+    int other = shuffle_i32(upto, (lane_index() - w) & 31);
+    upto += lane_index() < w ? 0 : other;
+  }
+  barrier();
+  if (lane_index() == 31) sums[warp_index()] = upto;
+  barrier();
+  before = upto - count, *all = 0;
+  UNROLL for (int w = 0; w < 8; w++) before += w < warp_index() ? sums[w] : 0, *all += sums[w];
+  return before;
+}
+
+/* Reduces x[outer, k, inner] into y[outer, n, inner] by index[k]: a block has 128 columns of 8 * OWN rows and lists, in
+ * ascending order, the indices that name one of these rows, 1024 indices at a time.  Then each warp has every eighth
+ * row, and adds what the list names, four elements at a time in flight.  So a block reads the indices once, and a row
+ * takes time in proportion to the elements that it sums. */
+#define SCATTER(T, stored, type, S, IDENTITY, COMBINE, I, OWN) do { \
+    SHARED(int64_t, list, 2048); \
+    SHARED(int32_t, sums, 8); \
+    int64_t chunks = (inner + 127) / 128, parts = (n + 8 * OWN - 1) / (8 * OWN), job = block_index(); \
+    int64_t c = job % chunks * 128 + lane_index(), first = job / chunks % parts * 8 * OWN, o = job / chunks / parts; \
+    type acc[OWN][4]; \
+    UNROLL for (int u = 0; u < OWN; u++) UNROLL for (int v = 0; v < 4; v++) acc[u][v] = IDENTITY; \
+    for (int64_t i = 0; i < k;) { \
+      int used = 0; \
+      for (; i < k && used <= 1024; i += 1024) { \
+        int64_t at = i + 4 * thread_index(), row[4]; \
+        int named = 0, all; \
+        UNROLL for (int t = 0; t < 4; t++) { \
+          row[t] = at + t < k ? (int64_t)load_##I(index + at + t) - start - first : -1; \
+          named += row[t] >= 0 && row[t] < 8 * OWN; \
         } \
+        int place = used + count_before(named, &all, sums); \
+        UNROLL for (int t = 0; t < 4; t++) \
+          if (row[t] >= 0 && row[t] < 8 * OWN) list[place++] = (at + t) * (8 * OWN) + row[t]; \
+        used += all; \
       } \
+      barrier(); \
+      UNROLL for (int u = 0; u < OWN; u++) ROLL for (int e = 0; e < used; e += 4) { \
+        _Bool named[4]; \
+        type r[4][4]; \
+        UNROLL for (int t = 0; t < 4; t++) { \
+          int64_t entry = e + t < used ? list[e + t] : -1, from = (o * k + entry / (8 * OWN)) * inner + c; \
+          named[t] = entry >= 0 && entry % (8 * OWN) == 8 * u + warp_index(); \
+          UNROLL for (int v = 0; v < 4; v++) \
+            r[t][v] = named[t] && c + 32 * v < inner ? load_##T(values + from + 32 * v) : IDENTITY; \
+        } \
+        UNROLL for (int t = 0; t < 4; t++) UNROLL for (int v = 0; v < 4; v++) \
+          acc[u][v] = named[t] ? COMBINE(acc[u][v], r[t][v]) : acc[u][v]; \
+      } \
+      barrier(); \
     } \
-    UNROLL for (int u = 0; u < 4; u++) \
-      if (o < outer && c + 32 * u < inner) store_##T(y + (o * n + row) * inner + c + 32 * u, acc[u]); \
+    UNROLL for (int u = 0; u < OWN; u++) { \
+      int64_t row = first + 8 * u + warp_index(); \
+      UNROLL for (int v = 0; v < 4; v++) \
+        if (row < n && c + 32 * v < inner) store_##T(y + (o * n + row) * inner + c + 32 * v, acc[u][v]); \
+    } \
   } while (0)
 
 /* The same with index[outer, k, inner]: a thread has one element of y. */

@@ -25,22 +25,28 @@ static const char *reduction_arguments(const CudaTemplate *k, DType t, Reduction
                       rp_suffix(t), rp_identity(&(RowAcc){.op = r, .dtype = acc}), rp_combine_name(r), rp_suffix(t));
 }
 
+static void launch_scatter(CudaTemplate *k, const Type *y, int axis, int own) {
+  Module *m = k->m;
+  const Expr *parts = ex_ceil_div(m, y->dims[axis], ex_const(m, WARPS * own)),
+             *chunks = ex_ceil_div(m, type_product(m, y, axis + 1, y->rank), ex_const(m, 128));
+  ct_launch(k, ex_mul(m, ex_mul(m, type_product(m, y, 0, axis), parts), chunks), 1, 32 * WARPS,
+            arena_printf(m->arena, "128 columns of %d rows per block", WARPS * own));
+  k->k->launch.shared = 8 * 2048 + 4 * WARPS;
+}
+
 static void scatter(CudaTemplate *k, Reduction r) {
   const Type *x = ct_in(k, 0), *y = ct_out(k), *index = ct_in(k, 1);
   int axis = (int)op_int(k->op, AT_axis, 0);
   bool put = k->op->kind == OP_put;
-  const Expr *inner = type_product(k->m, y, axis + 1, y->rank), *rows = type_product(k->m, y, 0, axis + 1);
-  if (put) ct_launch(k, ex_mul(k->m, rows, inner), 256, 256, "element per thread");
-  else
-    ct_launch(k, ex_mul(k->m, rows, ex_ceil_div(k->m, inner, ex_const(k->m, 128))), WARPS, 32 * WARPS,
-              "128 columns of a row per warp");
-  if (!put) k->k->launch.shared = 8 * 32 * WARPS;
+  int own = dtype_bytes(x->dtype) == 8 ? 4 : 8; /* rows of a warp */
+  if (put) ct_launch(k, type_elements(k->m, y), 256, 256, "element per thread");
+  else launch_scatter(k, y, axis, own);
   sizes(k, y, axis);
   text_printf(&k->body, "  const int64_t k = %s, start = %s;\n",
               ct_scalar(k, type_product(k->m, x, axis, axis + (put ? 1 : index->rank))),
               ct_scalar(k, op_expr(k->op, AT_start)));
-  text_printf(&k->body, "  %s(%s, %s);\n", put ? "PUT" : "SCATTER", reduction_arguments(k, x->dtype, r),
-              dtype_name(index->dtype));
+  text_printf(&k->body, "  %s(%s, %s%s);\n", put ? "PUT" : "SCATTER", reduction_arguments(k, x->dtype, r),
+              dtype_name(index->dtype), put ? "" : arena_printf(k->m->arena, ", %d", own));
 }
 
 static void scan(CudaTemplate *k, Reduction r) {

@@ -13,7 +13,7 @@
  *   - recomputation for gradients does not merge with earlier operations: its results would be live from there on;
  *   - the limits of a kernel hold: 64 operations, 16 buffers.
  * A value that another group needs is stored, but stays fused.  On devices with bundles, reductions along the same
- * dimension, other than the last, are merged as well if they read the same value.
+ * dimension, other than the last, are merged as well if they read the same value, or one computed from it.
  */
 #include <string.h>
 
@@ -410,18 +410,18 @@ static void add_candidate(void *context, Val v) {
 
 typedef struct Readers {
   const Work *w;
-  int group, other;
-  int *first; /* by value: the first group found to read it; -1 if none */
+  int op, other; /* other: a group */
+  int *first;    /* by value: the first operation found to read it; -1 if none */
 } Readers;
 
 static void note_reader(void *context, Val v) {
   Readers *c = context;
-  if (c->first[v] < 0) c->first[v] = c->group;
+  if (c->first[v] < 0) c->first[v] = c->op;
 }
 
 static void find_reader(void *context, Val v) {
   Readers *c = context;
-  if (c->first[v] >= 0) c->other = c->first[v];
+  if (c->first[v] >= 0) c->other = c->w->ops.items[c->first[v]].group;
 }
 
 /* Visits the values that an operand is computed from: those in memory, and slices of them, each of which is a value of
@@ -450,9 +450,9 @@ static void merge_totals(Work *w) {
       const WorkOp *o = &w->ops.items[i];
       if (!o->live || o->virtual_ || o->class != WC_MAP || !work_in_update(w, o) || has_total[o->group] != totals)
         continue;
-      c.group = o->group, c.other = -1;
+      c.op = (int)i, c.other = -1;
       for (int k = 0; k < o->op->nin; k++) parts_read(&c, o->op->in[k], totals ? find_reader : note_reader);
-      if (c.other < 0 || w->groups.items[c.other].dead) continue;
+      if (c.other < 0) continue;
       try_merge(w, c.other, o->group);
       has_total[o->group] = true;
     }
@@ -470,8 +470,36 @@ static void whole_leaves(Readers *c, const WorkOp *o, void (*visit)(void *, Val)
     if (dense_dims(work_type(c->w, o->op->in[k]), NULL, NULL) == ndims) parts_read(c, o->op->in[k], visit);
 }
 
+/* Returns the operand of a cast, which kernels read instead (row_copies.c). */
+static Val uncast(const Work *w, Val v) {
+  int def = work_def(w, v);
+  return def >= 0 && w->ops.items[def].op->kind == OP_cast ? w->ops.items[def].op->in[0] : v;
+}
+
+/* True if group `a` reads only what group `b` reads as well. */
+static bool reads_no_more(const Work *w, int a, int b) {
+  Buffers x = read_by(w, a, a), y = read_by(w, b, b);
+  for (int i = 0, k; i < x.n; i++) {
+    for (k = 0; k < y.n && y.seen[k] != x.seen[i] && y.seen[k] != uncast(w, x.seen[i]);) k++;
+    if (k == y.n) return false;
+  }
+  return true;
+}
+
+/* Finds a group that reads only what the kernel of `v` reads as well, so that nothing stays in memory for longer. */
+static void find_beside(void *context, Val v) {
+  Readers *c = context, beside = {.w = c->w, .other = -1, .first = c->first};
+  const int g = group_of(c->w, v);
+  if (g < 0 || is_column_sum(&c->w->groups.items[g])) return;
+  for (int i = 0; i < c->w->groups.items[g].n; i++) {
+    whole_leaves(&beside, &c->w->ops.items[c->w->groups.items[g].ops[i]], find_reader);
+    if (beside.other >= 0 && reads_no_more(c->w, beside.other, g)) c->other = beside.other;
+  }
+}
+
 /* Merges reductions along the same dimension, other than the last, that read the same tensor: the gradients of a norm's
- * gain and bias. */
+ * gain and bias.  Also one that reads what a kernel computes from their tensors: the norm's data gradient, whose sum is
+ * the gradient of the bias of the product before it. */
 static void merge_column_sums(Work *w) {
   Arena *scratch = arena_new();
   size_t n = w->f->values.n + w->temps.n + 1;
@@ -482,8 +510,9 @@ static void merge_column_sums(Work *w) {
     if (!o->live || o->virtual_ || !is_column_sum(&w->groups.items[o->group])) continue;
     c.other = -1;
     whole_leaves(&c, o, find_reader);
-    if (c.other >= 0 && !w->groups.items[c.other].dead) try_merge(w, c.other, o->group);
-    c.group = o->group;
+    if (c.other < 0) whole_leaves(&c, o, find_beside);
+    if (c.other >= 0) try_merge(w, c.other, o->group);
+    c.op = (int)i;
     whole_leaves(&c, o, note_reader);
   }
   arena_free(scratch);

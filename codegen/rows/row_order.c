@@ -2,8 +2,8 @@
  *
  * A group comes after all groups it needs; of those that could be next, the one whose last operation is first.
  *
- * In functions with an update (work_update.c), which have no loops, independent kernels share a launch on devices with
- * bundles:
+ * In functions with an update (work_update.c), and in those that read states and write none, independent kernels share
+ * a launch on devices with bundles, if there are no loops:
  *   - elementwise kernels of the update of a training step: weights and moments of all tensors, numbers such as the
  *     learning rate, totals of gradients (work_total.c);
  *   - short sums along other dimensions than the last that only the update reads: the second halves of gradients of
@@ -262,7 +262,7 @@ const int *work_order(Work *w, size_t *n) {
   for (size_t i = 0; i < *n; i++) o.key[o.by_key[i]] = (int)i, set_bit(o.waiting, o.by_key[i]);
   for (size_t i = 0; i < *n; i++)
     if (has_bit(o.waiting, o.by_key[i])) visit(&o, o.by_key[i]);
-  const int *order = w->all->update ? bundled(w, scratch, o.done, *n) : o.done;
+  const int *order = w->all->bundles ? bundled(w, scratch, o.done, *n) : o.done;
   arena_free(scratch);
   return order;
 }

@@ -97,6 +97,7 @@ typedef struct WorkFunction {
                                   same; else NULL */
   const bool *totals, *update; /* by operation, of the update of a training step (work_update.c); NULL if there is none,
                                   or the device does not need it */
+  bool bundles;                /* kernels share launches (row_order.c): it has an update, or reads states only */
   const LegalJoin *joins;      /* by operation; NULL if nothing joins */
   int nstages;
   size_t *in_stage, *begin; /* the operations of a stage in their order begin at begin[stage] */

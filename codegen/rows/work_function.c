@@ -145,6 +145,16 @@ const size_t *work_in_stage(const WorkFunction *w, int stage, size_t *n) {
   return stage < w->nstages ? &w->in_stage[w->begin[stage]] : NULL;
 }
 
+/* True if it reads states and writes none, as an evaluation during training does, which casts all weights. */
+static bool only_reads(const Func *f) {
+  bool reads = false;
+  for (size_t i = 0; i < f->ops.n; i++) {
+    if (f->ops.items[i].kind == OP_write || f->ops.items[i].kind == OP_loop) return false;
+    reads |= f->ops.items[i].kind == OP_read;
+  }
+  return reads;
+}
+
 const WorkFunction *work_function(Arena *a, Module *m, const Func *f, const DeviceTraits *device, bool join) {
   WorkFunction *w = ARENA_NEW(a, WorkFunction);
   *w = (WorkFunction){.arena = a, .m = m, .f = f, .device = device, .loops = loops_of(a, f)};
@@ -155,7 +165,7 @@ const WorkFunction *work_function(Arena *a, Module *m, const Func *f, const Devi
   w->place = ARENA_ARRAY(a, size_t, f->ops.n + 1);
   for (size_t k = 0; k < f->ops.n; k++) w->place[w->order[k]] = k;
   if (join) w->joins = legal_joins(a, m, device, f);
-  if (join && device->bundles) work_find_update(w);
+  if (join && device->bundles) work_find_update(w), w->bundles = w->update || only_reads(f);
   list_by_stage(w, a);
   return w;
 }

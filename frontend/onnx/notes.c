@@ -16,6 +16,7 @@ static const struct {
 } entries[] = {
     {"apc.configuration", offsetof(OnnxNotes, configuration)},
     {"apc.target", offsetof(OnnxNotes, target)},
+    {"apc.machine", offsetof(OnnxNotes, machine)},
     {"apc.plan", offsetof(OnnxNotes, plan)},
     {"apc.options", offsetof(OnnxNotes, options)},
     {"apc.model", offsetof(OnnxNotes, model)},

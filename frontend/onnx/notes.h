@@ -6,6 +6,7 @@
  *
  *   apc.configuration  the name of the device configuration of the annotations
  *   apc.target         the target, as --target names it
+ *   apc.machine        a hash of the text of that target
  *   apc.plan           the plan file (docs/guide/plan.md)
  *   apc.options        the options of the command line that the plan's function depends on, one per line
  *   apc.model          IR text of the model, if it does not come from ONNX: reading the decomposed graph would give
@@ -25,7 +26,7 @@
 #include "ir/ir.h"
 
 typedef struct OnnxNotes {
-  const char *configuration, *target, *plan, *options, *model, *weights; /* NULL if there is no such entry */
+  const char *configuration, *target, *machine, *plan, *options, *model, *weights; /* NULL without such an entry */
 } OnnxNotes;
 
 typedef enum OnnxNoted {

@@ -2,7 +2,9 @@
  *
  * In: libnvidia-ml.so.1, opened by name; nothing of NVIDIA's is needed to build.  Out: names, lanes of PCIe, paths
  * between GPUs, NVLink by link, and NUMA nodes.  The declarations follow nvml.h of CUDA 12.  Functions that an older
- * driver lacks, or that a GPU does not support, leave a fact unknown.  Deliberately not read: clocks, power, use.
+ * driver lacks, or that a GPU does not support, leave a fact unknown, and a note says what is assumed: links of NVLink
+ * whose other ends are not known go to switches, as in a matrix of nvidia-smi with more links than a GPU has.  An error
+ * is only what leaves no target: a GPU without a name, one that is divided.  Deliberately not read: clocks, power, use.
  */
 #include <dlfcn.h>
 #include <string.h>
@@ -30,7 +32,7 @@ typedef struct Memory {
   NEEDED(count, "nvmlDeviceGetCount_v2", (unsigned *)) \
   NEEDED(get, "nvmlDeviceGetHandleByIndex_v2", (unsigned, Device *)) \
   NEEDED(name, "nvmlDeviceGetName", (Device, char *, unsigned)) \
-  NEEDED(pci, "nvmlDeviceGetPciInfo_v3", (Device, PciInfo *)) \
+  OPTIONAL(pci, "nvmlDeviceGetPciInfo_v3", (Device, PciInfo *)) \
   OPTIONAL(memory, "nvmlDeviceGetMemoryInfo", (Device, Memory *)) \
   OPTIONAL(mig, "nvmlDeviceGetMigMode", (Device, unsigned *, unsigned *)) \
   OPTIONAL(generation, "nvmlDeviceGetMaxPcieLinkGeneration", (Device, unsigned *)) \
@@ -48,13 +50,15 @@ typedef struct Nvml {
   FUNCTIONS(FIELD, FIELD)
 } Nvml;
 
-static bool load(Nvml *n) {
+/* Sets *missing to a function that the library lacks and that is needed; NULL if it has all.  False without NVML. */
+static bool load(Nvml *n, const char **missing) {
   void *l = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL), *f;
-  bool ok = l != NULL;
-#define LOAD(field, symbol, arguments) f = l ? dlsym(l, symbol) : NULL, memcpy(&n->field, &f, sizeof f);
-#define LOAD_NEEDED(field, symbol, arguments) LOAD(field, symbol, arguments) ok &= f != NULL;
+  *missing = NULL;
+  if (!l) return false;
+#define LOAD(field, symbol, arguments) f = dlsym(l, symbol), memcpy(&n->field, &f, sizeof f);
+#define LOAD_NEEDED(field, symbol, arguments) LOAD(field, symbol, arguments) if (!f) *missing = symbol;
   FUNCTIONS(LOAD_NEEDED, LOAD)
-  return ok;
+  return true;
 }
 
 typedef struct Reader {
@@ -64,6 +68,7 @@ typedef struct Reader {
   int nlinks;
   FoundLink links[FOUND_GPUS * MOST_LINKS];
   unsigned version; /* of NVLink; 0 if unknown */
+  int unknown;      /* links whose other ends are not known */
 } Reader;
 
 static bool failed(Reader *r, const char *what, int code) {
@@ -94,37 +99,63 @@ static bool read_gpu(Reader *r, int i) {
   FoundGpu *g = topo_found_gpu(r->m);
   if (!g) return false;
   int code = n->get((unsigned)i, &r->devices[i]);
-  if (code == OK) code = n->name(r->devices[i], name, sizeof name);
-  if (code == OK) code = n->pci(r->devices[i], &pci);
-  if (code != OK) return failed(r, "a GPU", code);
+  if (code != OK) return failed(r, arena_printf(r->m->arena, "GPU %d", i), code);
+  code = n->name(r->devices[i], name, sizeof name);
+  if (code != OK && !g->kind) return failed(r, arena_printf(r->m->arena, "the name of GPU %d", i), code);
   if (n->mig && n->mig(r->devices[i], &mig, &pending) == OK && mig)
     return topo_found_error(r->m, "GPU %d is divided by MIG; targets have whole GPUs", i);
   name[sizeof name - 1] = 0;
   if (!g->kind) g->kind = topo_found_kind_of_name(name);
   if (!g->kind) return topo_found_unknown(r->m, name);
-  g->bus = bus_of(r, &pci);
+  if (n->pci && n->pci(r->devices[i], &pci) == OK) g->bus = bus_of(r, &pci);
   g->pcie = lanes_of(n, r->devices[i]);
   return true;
 }
 
 /* ---- NVLink */
 
-static bool read_links(Reader *r, int i) {
+static bool has_bus(const Reader *r, const char *bus) {
+  bool has = false;
+  for (int i = 0; i < r->m->ngpus; i++) has |= r->m->gpus[i].bus && strcmp(r->m->gpus[i].bus, bus) == 0;
+  return has;
+}
+
+/* Sets the other end of a link; false if NVML does not give it, or it is a GPU whose bus NVML does not give. */
+static bool read_end(Reader *r, int i, unsigned l, unsigned *remote, const char **bus) {
+  const Nvml *n = &r->n;
+  PciInfo pci = {.bus = 0};
+  *bus = "";
+  if (!n->link_remote || n->link_remote(r->devices[i], l, remote) != OK) return false;
+  if (*remote != REMOTE_GPU && *remote != REMOTE_SWITCH) return true;
+  if (!n->link_pci || n->link_pci(r->devices[i], l, &pci) != OK) return false;
+  *bus = bus_of(r, &pci);
+  bool all = true;
+  for (int j = 0; j < r->m->ngpus; j++) all &= r->m->gpus[j].bus != NULL;
+  return *remote == REMOTE_SWITCH || all || has_bus(r, *bus);
+}
+
+static void read_links(Reader *r, int i) {
   const Nvml *n = &r->n;
   for (unsigned l = 0; l < MOST_LINKS; l++) {
-    unsigned active = 0, remote = REMOTE_GPU, version = 0;
-    PciInfo pci = {.bus = 0};
+    unsigned active = 0, remote = REMOTE_SWITCH, version = 0;
+    const char *bus;
     if (n->link_state(r->devices[i], l, &active) != OK) break; /* the GPU has no more links */
     if (!active) continue;
-    int code = n->link_pci(r->devices[i], l, &pci);
-    if (code == OK) code = n->link_remote(r->devices[i], l, &remote);
-    if (code != OK) return failed(r, "the other end of a link of NVLink", code);
-    if (remote != REMOTE_GPU && remote != REMOTE_SWITCH) continue; /* to a CPU: it joins no GPUs */
+    const bool known = read_end(r, i, l, &remote, &bus);
+    if (known && remote != REMOTE_GPU && remote != REMOTE_SWITCH) continue; /* to a CPU: it joins no GPUs */
+    r->unknown += !known;
     if (n->link_version && n->link_version(r->devices[i], l, &version) == OK) r->version = version;
-    r->links[r->nlinks++] =
-        (FoundLink){.gpu = i, .count = 1, .target = bus_of(r, &pci), .to_gpu = remote == REMOTE_GPU};
+    r->links[r->nlinks++] = (FoundLink){.gpu = i, .count = 1, .target = bus, .to_gpu = known && remote == REMOTE_GPU};
   }
-  return true;
+}
+
+/* If some ends are unknown, those that are known would contradict the assumption about the others. */
+static void assume_switches(Reader *r) {
+  if (!r->unknown) return;
+  for (int i = 0; i < r->nlinks; i++) r->links[i].target = "", r->links[i].to_gpu = false;
+  topo_found_note(r->m,
+                  "assumed: switches at the other ends of %d links of NVLink, as NVML does not give the ends of %d",
+                  r->nlinks, r->unknown);
 }
 
 /* Compares the rate of NVLink's version with that of the kind of GPU. */
@@ -179,8 +210,8 @@ static void note_memory(Reader *r) {
 static bool read_all(Reader *r, unsigned count) {
   bool ok = count <= FOUND_GPUS || topo_found_error(r->m, "more than %d GPUs", FOUND_GPUS);
   for (int i = 0; ok && i < (int)count; i++) ok = read_gpu(r, i);
-  if (r->n.link_state && r->n.link_pci && r->n.link_remote)
-    for (int i = 0; ok && i < (int)count; i++) ok = read_links(r, i);
+  for (int i = 0; ok && r->n.link_state && i < (int)count; i++) read_links(r, i);
+  assume_switches(r);
   if (!ok || !topo_found_connect(r->m, r->links, r->nlinks)) return false;
   r->m->has_nvlink = true;
   check_version(r);
@@ -196,14 +227,15 @@ bool topo_found_nvml(FoundMachine *m, bool *found) {
   int code;
   *r = (Reader){.m = m};
   *found = false;
-  if (!load(&r->n)) return true;
-  if ((code = r->n.init()) != OK) {
-    topo_found_note(m, "left out: NVML, which does not start (error %d)", code);
-    return true;
-  }
+  const char *missing;
+  if (!load(&r->n, &missing)) return true;
+  if (missing) return topo_found_note(m, "left out: NVML, which has no %s", missing), true;
+  if ((code = r->n.init()) != OK)
+    return topo_found_note(m, "left out: NVML, which does not start (error %d)", code), true;
   code = r->n.count(&count);
+  if (code != OK) topo_found_note(m, "left out: GPUs, whose number NVML does not give (error %d)", code);
   *found = code == OK && count > 0;
-  bool ok = code == OK ? !count || read_all(r, count) : failed(r, "the number of GPUs", code);
+  bool ok = !*found || read_all(r, count);
   r->n.shutdown();
   return ok;
 }

@@ -191,7 +191,7 @@ static void find_followers(Parts *p) {
 /* A bundle counts at its first group. */
 static void find_launches(Parts *p) {
   size_t n = 0;
-  const int *order = p->w->all->update ? work_order(p->w, &n) : NULL;
+  const int *order = p->w->all->bundles ? work_order(p->w, &n) : NULL;
   p->launches = ARENA_ARRAY(p->scratch, bool, p->w->groups.n + 1);
   for (size_t i = 0; i < p->w->groups.n && !order; i++) p->launches[i] = true;
   for (size_t i = 0; i < n; i++) {

@@ -17,9 +17,10 @@ typedef struct Finding {
   const Rule *const *rules;
   const bool *fixed;
   const Loops *loops;
-  const int *kernel; /* by operation; NULL if kernels do not matter */
-  size_t *first_of;  /* by kernel: the operation that the others may follow, plus 1; 0 if none so far */
-  bool *in_kernel;   /* by operation: it follows the first operation of its kernel */
+  const int *kernel;     /* by operation; NULL if kernels do not matter */
+  const uint64_t *marks; /* by operation; NULL if the user gives none a layout */
+  size_t *first_of;      /* by kernel: the operation that the others may follow, plus 1; 0 if none so far */
+  bool *in_kernel;       /* by operation: it follows the first operation of its kernel */
   size_t *head, *sum_of, *first_sum;
   size_t *derived_from; /* by operation: the followed operation that it is the derivative of; SIZE_MAX if none */
   bool *partial;        /* by value */
@@ -170,9 +171,11 @@ static bool find_factors_in_kernel(Finding *w, size_t first, size_t i) {
   return are_apart(r, factors);
 }
 
-/* Derivatives, fixed operations and operations in loops neither follow nor are followed within their kernel. */
+/* Derivatives, fixed operations, operations in loops, and those whose layout the user gives neither follow nor are
+ * followed within their kernel. */
 static bool may_share(const Finding *w, size_t i) {
-  return w->kernel && !w->f->ops.items[i].mirror.name && !w->fixed[i] && w->loops->of[i] < 0;
+  const bool given = w->marks && w->marks[i];
+  return w->kernel && !given && !w->f->ops.items[i].mirror.name && !w->fixed[i] && w->loops->of[i] < 0;
 }
 
 /* Operations of one kernel, computed dimension by dimension, share the strategy of its first operation, which is
@@ -455,10 +458,12 @@ static int most_of(const int *list, size_t n) {
   return most;
 }
 
-Mirrors mirrors_of(Arena *a, const Func *f, const Rule *const *rules, const Loops *loops, const int *kernel) {
+Mirrors mirrors_of(Arena *a, const Func *f, const Rule *const *rules, const Loops *loops, const int *kernel,
+                   const uint64_t *marks) {
   size_t n = f->ops.n;
   Finding w = {.arena = a,
                .kernel = kernel,
+               .marks = marks,
                .first_of = ARENA_ARRAY(a, size_t, most_of(kernel, n) + 2),
                .in_kernel = ARENA_ARRAY(a, bool, n + 1),
                .derived_from = ARENA_ARRAY(a, size_t, n + 1),

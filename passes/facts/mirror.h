@@ -9,7 +9,8 @@
  * Operations that one kernel computes dimension by dimension follow the first of them.  An operation that repeats a
  * value for one reader follows this reader, although it comes before it.  An operation that may pass a partial sum on
  * has a variable of its own, unless its kernel needs the value reduced anyway.  Three or more slices of
- * one type follow the maker of their operand if it has no other reader.
+ * one type follow the maker of their operand if it has no other reader.  An operation that the user gives a layout
+ * shares its variable only with derivatives, so that every operation of a kernel may be given its own.
  *
  * A strategy gives axes to factors.  To follow, a factor must be known to be a factor of the followed operation, its
  * head: dimensions of the head's operands and results, and of their gradients, have its factors; the rules of the
@@ -34,9 +35,10 @@ typedef struct Mirrors {
 } Mirrors;
 
 /* Finds the followers.  Operations that are made anywhere, or derived from constants, neither follow nor are followed.
- * `kernel`: by operation the kernel of rows that computes it, -1 if none; NULL if kernels do not matter.  In the
- * arena. */
-Mirrors mirrors_of(Arena *a, const Func *f, const Rule *const *rules, const Loops *loops, const int *kernel);
+ * `kernel`: by operation the kernel of rows that computes it, -1 if none; NULL if kernels do not matter.  `marks`: by
+ * operation, not 0 if the user gives it a layout; NULL if none has one.  In the arena. */
+Mirrors mirrors_of(Arena *a, const Func *f, const Rule *const *rules, const Loops *loops, const int *kernel,
+                   const uint64_t *marks);
 
 /* Returns the strategy of a follower whose head has strategy `head`: as much of it as is legal. */
 Strategy mirror_strategy(const Mesh *mesh, const Rule *r, const int8_t *factors, const Strategy *head);

@@ -88,7 +88,7 @@ ZeroUpdates *zero_updates(Arena *a, Module *m, const Func *f, const Rule *const 
   for (size_t i = 0; i < f->ops.n; i++) storage[i] = zero_is_storage(m, &f->ops.items[i]);
   Loops *loops = ARENA_NEW(a, Loops);
   *loops = loops_of(a, f);
-  *u = (ZeroUpdates){f, rules, mirrors_of(a, f, rules, loops, NULL), storage};
+  *u = (ZeroUpdates){f, rules, mirrors_of(a, f, rules, loops, NULL, NULL), storage};
   return u;
 }
 

@@ -95,6 +95,14 @@ static int dim_of_factor(const TensorFactors *t, int factor) {
   return -1;
 }
 
+/* True if the factor is a minor part of a dimension, which parts of the dimension do not split (driver/annotated.c). */
+static bool is_minor(const TensorFactors *t, int factor) {
+  for (int d = 0; d < t->rank; d++)
+    for (int i = 1; i < t->dims[d].n; i++)
+      if (t->dims[d].f[i] == factor) return true;
+  return false;
+}
+
 /* Returns the dimension that the axis splits; -1 if none. */
 static int dim_of_axis(const Layout *l, int axis) {
   for (int d = 0; d < l->rank; d++)
@@ -109,7 +117,7 @@ int said_layouts_pick(const PlanSaid *x, size_t op, const Mesh *mesh, int axis, 
   for (size_t i = 0; i < x->layouts[op].n; i++) {
     const SaidLayout *l = &x->layouts[op].items[i];
     const int needed = dim_of_axis(&l->layout, axis_said(x, mesh, axis, -1));
-    if (needed != dim_of_factor(&l->factors, factor)) return 0;
+    if (needed != dim_of_factor(&l->factors, factor) || is_minor(&l->factors, factor)) return 0;
     if (needed >= 0) answer = 1;
   }
   return answer;

@@ -197,7 +197,7 @@ static void find_kept(Narrow *n) {
 
 /* True if the operation only moves elements, so that they can be cast before: bias vectors are cast before they are
  * broadcast. */
-static bool moves(OpKind k) { return op_arranges(k) || k == OP_slice; }
+static bool moves(OpKind k) { return op_arranges(k) || k == OP_slice || k == OP_concat; }
 
 /* True if the f32 result becomes 16-bit; the types that its users want must be known. */
 static bool is_narrow(const Narrow *n, const Op *op) {

@@ -495,7 +495,7 @@ const Shape *shape_of_marked(Module *m, const CostModel *c, const Func *f, const
   find_before(&w);
   find_forms(&w);
   find_time_factors(&w);
-  s->mirrors = mirrors_of(m->arena, f, rules, &loops->loops, kernels_of(&w));
+  s->mirrors = mirrors_of(m->arena, f, rules, &loops->loops, kernels_of(&w), marks);
   s->owner = s->mirrors.head;
   find_small(&w);
   find_classes(&w);

@@ -2,6 +2,8 @@
 from __future__ import annotations
 
 import ctypes
+import gc
+import sys
 import weakref
 from ctypes import POINTER, c_char_p, c_int64, c_void_p
 from typing import TYPE_CHECKING, Any
@@ -23,13 +25,15 @@ class DLManagedTensor(ctypes.Structure):
 NAME = b"dltensor"
 capsule_new = ctypes.pythonapi.PyCapsule_New
 capsule_new.restype, capsule_new.argtypes = ctypes.py_object, [c_void_p, c_char_p, c_void_p]
-capsule_is = ctypes.pythonapi["PyCapsule_IsValid"]  # of an address: a destructor must not take a reference
-capsule_is.restype, capsule_is.argtypes = ctypes.c_int, [c_void_p, c_char_p]
-capsule_get = ctypes.pythonapi["PyCapsule_GetPointer"]
-capsule_get.restype, capsule_get.argtypes = c_void_p, [c_void_p, c_char_p]
+capsule_is = ctypes.pythonapi.PyCapsule_IsValid
+capsule_is.restype, capsule_is.argtypes = ctypes.c_int, [ctypes.py_object, c_char_p]
 
 # Held by consumers: the C structs, and the array that owns the memory, by the address of the struct.
 given: dict[int, tuple[Any, ...]] = {}
+# Capsules, by the same address, until a consumer has taken them: it gives them another name, and calls the deleter
+# later.  They have no destructor, as that would run Python code while a consumer's exception is pending, as NumPy's for
+# memory of a device, and would replace this exception.
+offered: dict[int, Any] = {}
 
 
 def drop(address: int, given: dict[int, tuple[Any, ...]] = given) -> None:
@@ -37,17 +41,22 @@ def drop(address: int, given: dict[int, tuple[Any, ...]] = given) -> None:
     given.pop(address, None)
 
 
-def drop_unused(capsule: int, given: dict[int, tuple[Any, ...]] = given, valid: Any = capsule_is,
-                pointer: Any = capsule_get, name: bytes = NAME) -> None:
-    """A capsule that a consumer has taken has another name, and the consumer calls the deleter."""
-    if valid(capsule, name):
-        given.pop(pointer(capsule, name), None)
+def drop_unused(*_: Any) -> None:
+    """Drops the capsules that a consumer has refused; called before new ones, and when Python collects garbage."""
+    for address, capsule in list(offered.items()):
+        taken = not capsule_is(capsule, NAME)
+        if taken or sys.getrefcount(capsule) <= CAPSULE_REFERENCES:
+            offered.pop(address, None)
+            if not taken:
+                given.pop(address, None)
+        del capsule
 
 
-CALLBACK = ctypes.CFUNCTYPE(None, c_void_p)
-deleter, destructor = CALLBACK(drop), CALLBACK(drop_unused)
-# A consumer's tensor may outlive this module when Python ends, and then still calls them.
-for kept in (given, drop, drop_unused, deleter, destructor):
+CAPSULE_REFERENCES = 4  # of `offered`, of the list of its items, of the variable, of the call
+gc.callbacks.append(drop_unused)
+deleter = ctypes.CFUNCTYPE(None, c_void_p)(drop)
+# A consumer's tensor may outlive this module when Python ends, and then still calls it.
+for kept in (given, drop, deleter):
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(kept))
 
 
@@ -61,6 +70,7 @@ class DeviceArray:
     def __init__(self, model: "Model", device: int, kind: int, shape: tuple[int, ...], size: int):
         lib, p = model._lib, model._open()
         memory = c_void_p()
+        drop_unused()
         check(p, lib.apc_device_alloc(p, device, size, byref(memory)))
         self.device, self.shape, self.dtype = device, shape, TYPES[kind]
         self.address = int(lib.apc_device_data(memory))
@@ -101,8 +111,10 @@ class DeviceArray:
                                            ctypes.cast(shape, POINTER(c_int64)), ctypes.cast(strides, POINTER(c_int64)),
                                            0), None, ctypes.cast(deleter, c_void_p))
         address = ctypes.addressof(managed)
+        drop_unused()
         given[address] = (managed, shape, strides, self)
-        return capsule_new(address, NAME, ctypes.cast(destructor, c_void_p))
+        capsule = offered[address] = capsule_new(address, NAME, None)
+        return capsule
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:

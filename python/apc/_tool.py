@@ -23,6 +23,17 @@ def folder() -> Path:
     return Path(home) if home else Path(__file__).parent / "_native"
 
 
+def use_own_onednn() -> None:
+    """Lets programs and ranks that this process starts use the wheel's oneDNN, unless APC_ONEDNN names another one."""
+    for name in ("libdnnl.so.3", "libdnnl.so.2"):
+        path = folder() / name
+        if path.is_file():
+            os.environ.setdefault("APC_ONEDNN", str(path))
+
+
+use_own_onednn()
+
+
 def binary() -> str:
     """The path of the `apc` binary."""
     path = folder() / "apc"

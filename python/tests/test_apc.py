@@ -235,9 +235,11 @@ def on_device(work, gpu):
                 wrong()
         with pytest.raises(BufferError):
             z.__dlpack__(dl_device=(1, 0))
+        with pytest.raises((RuntimeError, BufferError), match="[Dd]evice"):
+            np.from_dlpack(z)  # NumPy's own error: the memory is not the host's
         again = given = None
         gc.collect()
-        assert not _devices.given  # every capsule has released its array
+        assert not _devices.given and not _devices.offered  # every capsule has released its array
     assert np.array_equal(z.numpy(), y)  # results outlive the model
     with apc.compile(ROOT / "examples/llama.apc", gpu, defines=CACHED, dims={"batch": 1, "seq": 4}, tp=2,
                      save_temps=work) as m:
@@ -545,6 +547,8 @@ def test_wheel(tmp_path):
         names = set(z.namelist())
         assert {"apc/__init__.py", "apc/_native/apc", "apc/_native/apcrt-stub", "apc/_native/libapcrt.so.0",
                 "apc/_native/apc_runtime.h"} <= names
+        dnnl = next(n for n in names if "_native/libdnnl.so." in n)  # with a license, as all libraries of others
+        assert {f"{n.split('/')[0]}/licenses/{dnnl.split('/')[-1]}" for n in names if n.endswith("RECORD")} <= names
         assert z.getinfo("apc/_native/apc").external_attr >> 16 & 0o111
         record = next(n for n in names if n.endswith("RECORD"))
         assert {line.split(",")[0] for line in z.read(record).decode().split()} == names

@@ -172,26 +172,50 @@ static RtStatus not_opened(char said[2][256], RtError *error) {
                   "apt-get install libdnnl3 or libdnnl2)");
 }
 
+/* Opens what the library needs from its own folder, where a Python wheel has it too; a library that is loaded already,
+ * or is missing there, is found as usual. */
+static void open_beside(const char *path) {
+  static const char *const needed[] = {"libgomp.so.1", "libOpenCL.so.1"};
+  const char *end = strrchr(path, '/');
+  char file[4096];
+  for (size_t i = 0; end && i < sizeof needed / sizeof *needed; i++)
+    if (snprintf(file, sizeof file, "%.*s/%s", (int)(end - path), path, needed[i]) < (int)sizeof file)
+      (void)dlopen(file, RTLD_NOW);
+}
+
+static RtStatus open_as(const char *name, int version, RtError *error) {
+  lib.handle = dlopen(name, RTLD_NOW);
+  if (!lib.handle) return RT_OK;
+  RtStatus status = openmp_check(lib.handle, name, error);
+  if (status) {
+    dlclose(lib.handle);
+    lib.handle = NULL;
+    return status;
+  }
+  find_functions(version);
+  find_threads();
+  return RT_OK;
+}
+
 RtStatus onednn_open(RtError *error) {
   static const struct {
     const char *name;
     int version;
   } names[] = {{"libdnnl.so.3", 3}, {"libdnnl.so.2", 2}};
+  const char *given = getenv(ONEDNN_VARIABLE);
   char said[2][256];
+  if (lib.handle) return RT_OK;
+  if (given && *given) {
+    open_beside(given);
+    RtStatus status = open_as(given, strstr(given, names[0].name) ? names[0].version : names[1].version, error);
+    if (!status && !lib.handle)
+      status = rt_error(error, RT_UNSUPPORTED, "oneDNN cannot be loaded from " ONEDNN_VARIABLE ": %s", dlerror());
+    return status;
+  }
   for (int i = 0; i < 2 && !lib.handle; i++) {
-    lib.handle = dlopen(names[i].name, RTLD_NOW);
-    if (!lib.handle) {
-      snprintf(said[i], sizeof said[i], "%s", dlerror());
-      continue;
-    }
-    RtStatus status = openmp_check(lib.handle, names[i].name, error);
-    if (status) {
-      dlclose(lib.handle);
-      lib.handle = NULL;
-      return status;
-    }
-    find_functions(names[i].version);
-    find_threads();
+    RtStatus status = open_as(names[i].name, names[i].version, error);
+    if (status) return status;
+    if (!lib.handle) snprintf(said[i], sizeof said[i], "%s", dlerror());
   }
   return lib.handle ? RT_OK : not_opened(said, error);
 }

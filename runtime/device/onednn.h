@@ -19,6 +19,9 @@
 void epilogue_apply(Epilogue e, float *y, int64_t rows, int64_t columns, int64_t step, const float *bias,
                     const float *residual);
 
+/* The environment variable that names the library to open, as a Python wheel does for its own; else the system's. */
+#define ONEDNN_VARIABLE "APC_ONEDNN"
+
 /* Opens the library.  RT_UNSUPPORTED, naming the package, if there is no oneDNN on this machine. */
 RtStatus onednn_open(RtError *error);
 void *onednn_symbol(const char *name); /* after onednn_open; NULL if the library lacks it */

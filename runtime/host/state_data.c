@@ -21,14 +21,19 @@ static uint64_t bytes_of(const StateTensor *t, const int64_t *extent) {
   return bytes;
 }
 
-/* Moves a box: to `to`, or from `from`. */
-static RtStatus move_state(ApcModel *m, const HostStates *sizes, const RequestState *box, void *to, const void *from,
-                           uint64_t bytes) {
+/* Starts the ranks, and makes room for a box of so many bytes. */
+static RtStatus make_room(ApcModel *m, uint64_t bytes) {
   const uint64_t align = 64;
   RtStatus status = host_start(m);
   if (status) return status;
   m->box = (host_inputs_end(m) + align - 1) / align * align;
-  status = host_io(m, m->box + sizeof *box + bytes);
+  return host_io(m, m->box + sizeof(RequestState) + bytes);
+}
+
+/* Moves a box: to `to`, or from `from`. */
+static RtStatus move_state(ApcModel *m, const HostStates *sizes, const RequestState *box, void *to, const void *from,
+                           uint64_t bytes) {
+  RtStatus status = make_room(m, bytes);
   if (status) return status;
   memcpy(m->io + m->box, box, sizeof *box);
   if (from && bytes) memcpy(m->io + m->box + sizeof *box, from, bytes);
@@ -153,7 +158,14 @@ static uint32_t place_in(const ApcStates *c, const char *name) {
   return i;
 }
 
-/* The first request makes all states anew, with the sizes of the copy. */
+/* Makes the states initial after a failure, as some may be those of the copy and others not. */
+static RtStatus give_up(ApcModel *m) {
+  const RtError why = m->error;
+  if (m->session) host_request(m, REQUEST_RESET, 0, NULL, 0);
+  return rt_error(&m->error, why.status, "%s; the states are initial again", why.text);
+}
+
+/* The first request makes all states anew, with the sizes of the copy.  Before it the host does all that may fail. */
 static RtStatus restore(ApcModel *m, const ApcStates *c, StateTensor *tensors) {
   const Program *p = &m->artifact.program;
   HostStates sizes = {.made = true, .entry = m->entry};
@@ -164,13 +176,20 @@ static RtStatus restore(ApcModel *m, const ApcStates *c, StateTensor *tensors) {
   RtStatus status = host_states_symbols(m, "the copy", tensors, sizes.symbols);
   if (!status && c->n != p->n_states)
     status = rt_error(&m->error, RT_BAD_INPUT, "the copy has %u states, but the program has %u", c->n, p->n_states);
+  uint64_t most = 0;
+  for (uint32_t i = 0; i < p->n_states && !status; i++) {
+    uint64_t bytes = bytes_of(&tensors[i], tensors[i].dims);
+    most = bytes > most ? bytes : most;
+  }
+  if (!status) status = make_room(m, most);
+  if (status) return status;
   for (uint32_t i = 0; i < p->n_states && !status; i++) {
     RequestState box = {.state = i, .anew = i == 0};
     memcpy(box.extent, tensors[i].dims, sizeof *box.extent * (size_t)tensors[i].rank);
     status = move_state(m, &sizes, &box, NULL, c->values[place_in(c, program_text(p, p->states[i].name))],
                         bytes_of(&tensors[i], tensors[i].dims));
   }
-  return status;
+  return status ? give_up(m) : RT_OK;
 }
 
 ApcStatus apc_restore_states(ApcModel *m, const ApcStates *c) {

@@ -47,6 +47,24 @@ expect 0 "equal" "$apc" run heads.onnx -q --target cpux2 --expect one.npz
 expect 0 "" "$apc" plan megatron.onnx -q --target cpux4 --train mse --save-plan a.plan; no_err
 check "training does not follow" grep -qxF 'op "down" {m:dp, k:tp}' a.plan
 
+# the examples of onnx-ir and of TensorRT 11 compute what one rank computes
+computes() {
+  followed "$@"
+  expect 0 "" "$apc" run "$1.onnx" -q --outputs one.npz
+  expect 0 "equal" "$apc" run "$1.onnx" -q --target "cpux$2" --expect one.npz --rtol 1e-5
+}
+planned ir_rows 4 'op "mm" {k:tp}'
+planned ir_mesh 4 'op "mm" {k:tp, n:tp2}'
+planned ir_whole 2 'mesh [dp=2] stages 1'
+planned ir_groups 4 'op "w" {x0:tp}'
+planned ir_layers 2 'mesh [] stages 2' 'stage 1 "down"'
+planned trt_all_reduce 2 'op "mm" {k:tp}'
+planned trt_reduce_scatter 2 'op "mm" {k:tp}' 'op "act" {x0:tp}'
+planned trt_all_gather 2 'op "mm" {m:dp}'
+computes trt_all_to_all 2 'op "mm" {m:dp}' 'op "act" {x1:dp}'
+planned trt_head 2 'op "input" {x0:dp}' 'op "mm1" {m:dp}' 'op "sm" {x1:dp}'
+computes trt_attention 2 'op "input" {x0:dp}' 'op "mm2.attention" {s:dp}'
+
 left_out order 2 ': node "mm"' 'the sharding of "x" has an order of devices along axis 0 that no mesh has'
 left_out uneven 4 ': node "mm"' 'the sharding of "x" has groups of unequal sizes'
 left_out strided 2 ': node "mm"' 'the sharding of "y" has strided shards along axis 1'
@@ -82,4 +100,4 @@ expect 0 "" "$apc" size grid.onnx -q --target cpux4; no_err
 # a plan file takes the place of annotations
 expect 0 "" "$apc" plan grid.onnx -q --target cpux4 --configuration none --dp 4 --save-plan b.plan
 expect 0 "dp 4" "$apc" plan grid.onnx -q --target cpux4 --plan b.plan; no_err
-summary 100
+summary 140

@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""tests/cli/annotations.py FILE.onnx - prints the sharding annotations of a file, one per line, and exits with 1 if one
+"""tests/cli/annotations.py FILE.onnx [WITHOUT.onnx] - prints the sharding annotations of a file, one per line, and exits with 1 if one
 contradicts itself.  Reads the bytes of the protobuf message itself, since an installed onnx may not know the fields.
 
     configuration cpux4: cpu:0 cpu:1 cpu:2 cpu:3
     MatMul /fc/MatMul stage 1: h [_ 2] 2 3
     TYPE   NODE       the node's stage of the pipeline, if it has one: tensor [shards by dimension] devices, or 0+1
                       for a shard that both hold
+
+Also writes the file without its metadata, in which apc keeps the plan.
 """
 import sys
 
@@ -29,6 +31,27 @@ def fields(data):
             size = {1: 8, 5: 4}.get(tag & 7) or varint()
             yield tag >> 3, bytes(data[at:at + size])
             at += size
+
+
+def without_metadata(data):
+    """The bytes of a model without the fields 14, metadata_props; every field is a number or has a length."""
+    out, at = b"", 0
+    for n, v in fields(data):
+        head = field_head(n, v)
+        end = at + len(head) + (len(v) if isinstance(v, bytes) else 0)
+        assert data[at:at + len(head)] == head, "a field is not in its shortest form"
+        out += data[at:end] if n != 14 else b""
+        at = end
+    return out
+
+
+def field_head(number, value):
+    def varint(n):
+        n &= (1 << 64) - 1
+        return (bytes([n & 127 | 128]) + varint(n >> 7)) if n > 127 else bytes([n])
+
+    if isinstance(value, bytes): return varint(number << 3 | 2) + varint(len(value))
+    return varint(number << 3) + varint(value)
 
 
 def all_of(data, number): return [v for n, v in fields(data) if n == number]
@@ -67,4 +90,5 @@ for node in all_of(all_of(model, 7)[0], 1):
             if text(spec, 1) not in tensors: faults.append(f"{head}: {text(spec, 1)}")
             print(f"{head}: {spec_text(spec, sizes[text(n, 1)])}")
         if not all_of(n, 2): print(head)
+if len(sys.argv) > 2: open(sys.argv[2], "wb").write(without_metadata(model))
 sys.exit(f"contradictions: {faults}" if faults else 0)

@@ -2,8 +2,9 @@
 """tests/cli/guides.py APC - the commands that tests/commands.txt marks with `run` end well, as they stand in their
 document and in its order.  Their output is not compared.
 
-Each document has a folder with examples/ and largest.onnx.  `cat FILE` of a file that does not exist writes it first,
-with the lines that the document shows."""
+Each document has a folder with examples/, largest.onnx, and stand-ins for the reader's files: model.onnx and
+inputs.npz, which are largest.onnx and its inputs, and mlp.onnx, which is annotated for four devices.  `cat FILE` of a
+file that does not exist writes it first, with the lines that the document shows."""
 import os
 import pathlib
 import re
@@ -13,6 +14,9 @@ import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests/onnx"))
+from annotated import MODELS  # noqa: E402
+STAND_INS = ("largest.onnx", "largest.onnx"), ("model.onnx", "largest.onnx"), ("inputs.npz", "largest.inputs.npz")
 
 
 def rows():
@@ -26,16 +30,17 @@ def rows():
 
 
 def commands(text):
-    """Every indented command of a document, with its further lines, and the lines of output after it."""
-    lines, at = text.splitlines(), 0
+    """Every indented or fenced command of a document, with its further lines, and the indented output after it."""
+    lines, at, fenced = text.splitlines(), 0, False
     while at < len(lines):
-        match = re.match(r"    (?:\$ |(?=apc ))(.*)", lines[at])
+        fenced ^= lines[at].startswith("```")
+        match = re.match((r"" if fenced else r"    ") + r"(?:\$ |(?=apc |\./model ))(.*)", lines[at])
         at += 1
         if not match: continue
         command, shown = match[1], []
         while command.endswith("\\"):
             command, at = command[:-1] + lines[at].strip(), at + 1
-        while at < len(lines) and re.match(r"    (?!\$ )", lines[at]):
+        while at < len(lines) and re.match(r"    (?!\$ |apc )", lines[at]):
             shown.append(lines[at][4:])
             at += 1
         yield command, shown
@@ -46,7 +51,9 @@ def run(folder, apc, document, starts):
     (folder / "bin").mkdir(parents=True)
     (folder / "bin/apc").symlink_to(apc)
     (folder / "examples").symlink_to(ROOT / "examples")
-    shutil.copy(ROOT / "examples/largest.onnx", folder)
+    for name, source in STAND_INS:
+        shutil.copy(ROOT / "examples" / source, folder / name)
+    (folder / "mlp.onnx").write_bytes(MODELS["megatron"])
     env = os.environ | {"PATH": f"{folder}/bin:{os.environ['PATH']}"}
     left = set(starts)
     for command, shown in commands((ROOT / document).read_text()):

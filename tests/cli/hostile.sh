@@ -80,6 +80,8 @@ peak 4 "DIFFERS" "$apc" run tiny.ir -q --expect stranger.npz
 
 # Messages name the real cause
 mkdir broken; echo "no library" >broken/libdnnl.so.2; cp broken/libdnnl.so.2 broken/libdnnl.so.3
+expect 5 "oneDNN cannot be loaded from APC_ONEDNN: $work/broken/libdnnl.so.2" \
+  env APC_ONEDNN="$work/broken/libdnnl.so.2" ./gpt --inputs "$inputs"
 expect 5 "oneDNN cannot be loaded: $work/broken/libdnnl.so.3" env LD_LIBRARY_PATH="$work/broken" ./gpt --inputs "$inputs"
 for n in 4 5 6; do
   last="ulimit -n $n"

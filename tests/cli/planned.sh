@@ -31,6 +31,14 @@ numbers() {
   expect 0 "" "$apc" run "$@" -q --outputs a.npz
   expect 0 "equal" "$apc" run out.onnx -q --target cpux4 --expect a.npz --rtol 1e-5
 }
+# alone TARGET: without apc's notes the annotations of out.onnx alone give the plan: all of them hold in it again
+alone() {
+  /usr/bin/python3 "$source_dir/tests/cli/annotations.py" out.onnx bare.onnx | grep ']' | sort >specs
+  expect 0 "" "$apc" plan bare.onnx -q --target "$1" --emit=onnx=bare.again.onnx
+  no_err
+  /usr/bin/python3 "$source_dir/tests/cli/annotations.py" bare.again.onnx | sort >again
+  check "not followed: $(comm -23 specs again)" test -z "$(comm -23 specs again)"
+}
 has() { check "the annotations lack '$1'" grep -qxF -- "$1" list; }
 
 # every kind of spec: two axes, one and none; groups; micro-batches are no shards; a partial sum (y, of n) has no spec
@@ -78,6 +86,9 @@ check "the devices are not named" grep -q '^configuration cpux4: [^ ]*:0 [^ ]*:1
 numbers two.ir
 expect 0 "" "$apc" plan out.onnx -q --target cpux4 --emit=onnx=again.onnx
 check "writing the file again changes it" cmp out.onnx again.onnx
+alone cpux4
+# the annotations instead of the plan: those of the graph, from which apc did not read the model
+expect 0 "completes configuration \"cpux4\"" "$apc" plan out.onnx -q --target cpux4 --configuration cpux4
 
 # a change of the graph, a constant or an annotation: the plan is not used, which is reported
 change() { /usr/bin/python3 -c 'import sys
@@ -91,6 +102,12 @@ change "{x0:mb.dp.tp}" "{x0:mb.tp.dp}" # but the plan may be edited
 expect 0 "Using the plan in changed.onnx" "$apc" plan changed.onnx --target cpux4 --save-plan -
 expect_out "{x0:mb.tp.dp}"
 expect 0 "not used: it is for --target cpux4" "$apc" plan out.onnx --target cpux2
+expect 0 "not used: --dtype=bf16 changes what is planned" "$apc" plan out.onnx --target cpux4 --dtype bf16
+"$apc" targets show cpux2 >own.topo
+expect 0 "" "$apc" plan two.ir -q --target own.topo --emit=onnx=own.onnx
+expect 0 "Using the plan in own.onnx" "$apc" plan own.onnx --target own.topo
+sed -i 's/cores 2/cores 4/' own.topo
+expect 0 "not used: target own.topo has changed since" "$apc" plan own.onnx --target own.topo
 expect 0 "not used: --dp is given" "$apc" plan out.onnx --target cpux4 --dp 4
 expect 0 "2 micro-batches" "$apc" plan two.ir -q --target cpux4 --plan out.onnx
 expect 1 "no plan of apc" "$apc" plan two.ir -q --target cpux4 --plan "$examples/gpt-tiny.onnx"
@@ -123,6 +140,11 @@ check "the step is another one" grep -q 'options of out.onnx: --dtype=bf16 --tra
 planned dgx-a100x4 "$examples/llama.apc" $small -D kv_heads=2 -D ffn=64 --tp 2 --dp 2
 has "Einsum layers.0.mlp.up: layers.0.mlp.up.w [_ 2] 0+2 1+3"
 
+# operations of one kernel in layouts of their own, as the nodes that attention becomes in the graph
+# shellcheck disable=SC2086
+planned cpux4 "$examples/gpt.apc" -D layers=1 -D d=32 -D heads=2 -D vocab=64 --pp 2 --tp 2
+alone cpux4
+
 # a model from ONNX keeps its nodes and names, and takes its sizes from the line
 planned cpux4 "$examples/gpt-tiny.onnx" --tp 2 --dp 2 --dim seq=16
 has "MatMul /blocks.0/up/MatMul: onnx::MatMul_329 [_ 2] 0+2 1+3"
@@ -133,6 +155,8 @@ for g in graphs:
     for n in g.node: n.DiscardUnknownFields()
 assert graphs[0] == graphs[1], "the graph differs"' "$examples/gpt-tiny.onnx" out.onnx
 numbers "$examples/gpt-tiny.onnx" --dim seq=16
+expect 0 "Using options of out.onnx: --dim=seq=16" "$apc" plan out.onnx --target cpux4 --dim batch=4
+expect_err "not used: --dim=batch=4 changes what is planned"
 expect 0 "" "$apc" plan out.onnx -q --target cpux4 --emit=onnx=again.onnx
 check "writing the file again changes it" cmp out.onnx again.onnx
 expect 0 "" "$apc" plan out.onnx -q --target cpux2 --emit=onnx=again.onnx
@@ -141,4 +165,4 @@ check "a second configuration replaces the first" test "$(grep -c '^configuratio
 
 expect 1 "2 entries; an ONNX model has one" "$apc" plan "$examples/llama.apc" $small -D kv_heads=2 -D ffn=64 -D cache=1 -q --emit=onnx=state.onnx
 check "a file was written" test ! -e state.onnx
-summary 60
+summary 70

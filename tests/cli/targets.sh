@@ -230,6 +230,10 @@ mkdir nvml
 nvml=(env "LD_LIBRARY_PATH=$PWD/nvml")
 expect 0 "devices 8 H100-SXM5-80GB;" "${nvml[@]}" DOUBLE_NVML=h100 "$apc" targets show local
 expect_out "link nvlink at 450 GB/s with nvlink-hopper;"; expect_out "pcie gen5 at 63.02 GB/s;"; expect_out "NVLink 4.0 by NVML"; expect_out "2 NUMA"
+cp out h100
+expect 0 "assumed: switches at the other ends of 144 links of NVLink" "${nvml[@]}" DOUBLE_NVML=blind "$apc" targets show local
+check "the machine is another one" bash -c 'diff <(grep -v "assumed: switches" out) h100'
+cp h100 out
 sed '/^target/,$d; s/H100-SXM5-80GB\( {\|;\)/H100-SXM5-80GB-measured\1/; s/450 GB/400 GB/; s/devices 8/source "measured by apc calibrate on 2026-11-30";\n  &/' out >measured.topo
 expect 0 "devices 4 RTX-4090-24GB;" "${nvml[@]}" DOUBLE_NVML=rtx "$apc" targets show local
 expect_out "link pcie-node joins 2 at 31.51 GB/s with pcie-through-host;"; expect_out "link sockets at"; expect_out "cannot access each other's memory over PCIe"

@@ -52,7 +52,7 @@ expect 0 "the parallel program computes the model" "$apc" verify $gpt -q --targe
 }
 
 # Weights are cast in parts, and gathered in 16 bits; if they are stored whole, or gathered at use, they are cast whole.
-cast='^op "layers.*attn.out.w.bf16" {x[01]:dp}$' gpus="--target dgx-a100x8 --dtype bf16 --tp 1 --pp 1 --micro-batches 1 --recompute none"
+cast='^op "layers.*attn.q.w.bf16" {x[01]:dp}$' gpus="--target dgx-a100x8 --dtype bf16 --tp 1 --pp 1 --micro-batches 1 --recompute none"
 for zero in 0 1 2 3; do
   # shellcheck disable=SC2086
   expect 0 "" "$apc" plan ${gpt/ -D d=16/ -D d=1024} -q $gpus --dp 8 --zero $zero --save-plan $zero.plan --json

@@ -20,23 +20,32 @@
 #include "tests/kernel_cases.h"
 #include "tests/kernel_decoding.h"
 
+static int threads_of(const char *definition) {
+  int threads = 0;
+  sscanf(definition, "KERNEL(%*[^,], %*[^,], %d)", &threads);
+  return threads;
+}
+
 /* Registers per thread: the blocks of a multiprocessor share 64 K, and enough of them must fit to hide the latency of
- * memory.  Kernels that multiply tiles compute longer on registers. */
+ * memory.  Kernels that multiply tiles compute longer on registers.  A warp that keeps a row in registers has many
+ * loads in flight: 12 warps are enough. */
 static int most_registers(int threads, const char *definition) {
   if (strstr(definition, "attention_tile") || strstr(definition, "attention_grad_tile") ||
       strstr(definition, "attention_few") || strstr(definition, "conv_tile"))
     return 65536 / threads - 1;
   bool half = strstr(definition, "tensor_") || strstr(definition, "  FewPlace ");
-  return half ? 65536 / 2 / threads - 1 : threads <= 128 ? 128 : threads <= 256 ? 96 : 64;
+  if (half) return 65536 / 2 / threads;
+  if (threads <= 128) return strstr(definition, "  float k0[") ? 65536 / 3 / threads : 128;
+  return threads <= 256 ? 96 : 64;
 }
 
-/* The kinds of attention that fill the registers, products of few rows, and convolutions: there ptxas takes a few bytes
- * of local memory to fit one more block.  And one register of grouped products of f64, only for sm_100a, with a third
- * of the registers unused. */
+/* The kinds of attention that fill the registers, products of few rows, convolutions, and blocks of 1024 threads: there
+ * ptxas takes a few bytes of local memory to fit one more block.  And one register of grouped products of f64, only for
+ * sm_100a, with a third of the registers unused. */
 static int most_spilled(const char *definition) {
   if (strstr(definition, "  attention_") || strstr(definition, "  FewPlace ")) return 64;
   if (strstr(definition, "  conv_tile_")) return 16;
-  return strstr(definition, "  grouped_f64(") ? 8 : 0;
+  return strstr(definition, "  grouped_f64(") || threads_of(definition) == 1024 ? 8 : 0;
 }
 
 enum { MOST_SHARED = 48 << 10, TOGETHER = 48, MOST_KERNELS = 4096, ARCHS = 5 };
@@ -56,12 +65,6 @@ static int compiled, heaviest, with_shared, with_less, by_tensor;
 static const char *definition_of(const char *text, const char *symbol) {
   const char *at = strstr(text, arena_printf(arena, "KERNEL(%s, ", symbol)), *end = at ? strstr(at, "\n}\n") : NULL;
   return end ? arena_strndup(arena, at, (size_t)(end - at)) : "";
-}
-
-static int threads_of(const char *definition) {
-  int threads = 0;
-  sscanf(definition, "KERNEL(%*[^,], %*[^,], %d)", &threads);
-  return threads;
 }
 
 /* True if it calls loadN_TYPE (or storeN_TYPE) for packets of sixteen bytes or more. */
@@ -268,6 +271,10 @@ static void examples(void) {
       "examples/llama.apc",
       "-D layers=1 -D d=1024 -D heads=8 -D kv_heads=2 -D ffn=2816 -D vocab=32000 -D cache=1 --dim batch=4 --dtype bf16",
       every ? "01234" : "2");
+  /* A training step with attention in 16 bits: all its gradients in one kernel, those of norms, losses and tables. */
+  model("examples/gpt.apc",
+        "-D layers=1 -D d=768 -D heads=12 -D vocab=50257 --dim seq=1024 --train cross_entropy --batch 8 --dtype bf16",
+        every ? "01234" : "3");
   /* Bundles; one for sm_100a spilled when ptxas put its forms into one function. */
   model("examples/mlp.apc", "-D layers=3 -D d=256 --train mse --batch 64 --dtype bf16", every ? "01234" : "4");
 }
@@ -280,8 +287,8 @@ static void table(int n, char **files) {
       "NVRTC compiles what `apc --target dgx-a100x4 --emit=cuda` writes for sm_80, sm_86, sm_89, sm_90a and "
       "sm_100a; no\nGPU is needed. Registers: the most per thread, for each of these. Shared: the most bytes of a "
       "block. Then how many\nkernels have loads and stores of 16 bytes, and how many use tensor cores (sm_100a). "
-      "No kernel spills, but for 64 bytes\nat most of attention and products of few rows, 16 of convolutions and 8 "
-      "of grouped products of f64.\n\n");
+      "No kernel spills, but for 64 bytes\nat most of attention and products of few rows, 16 of convolutions, 8 "
+      "of grouped products of f64 and of blocks of\n1024 threads.\n\n");
   printf(
       "| model | kernels | registers | shared | wide loads | wide stores | tensor cores |\n"
       "| --- | --- | --- | --- | --- | --- | --- |\n");

@@ -2,6 +2,7 @@
  * it into a folder, and puts that into LD_LIBRARY_PATH.
  *
  *   h100   8 H100 on NVSwitch: two sockets, two GPUs below each PCIe switch
+ *   blind  the same, whose driver gives no addresses and no other ends of links
  *   rtx    4 RTX 4090 without access to each other: two sockets, two host bridges in each
  *   titan  a GPU whose name apc does not know
  *   mig    an H100 that is divided
@@ -35,7 +36,9 @@ static int is(const char *name) {
   return machine && strcmp(machine, name) == 0;
 }
 
-static unsigned gpus(void) { return is("h100") ? 8 : is("rtx") ? 4 : is("ends") ? 2 : is("none") ? 0 : 1; }
+static unsigned gpus(void) {
+  return is("h100") || is("blind") ? 8 : is("rtx") ? 4 : is("ends") ? 2 : is("none") ? 0 : 1;
+}
 static int hopper(void) { return !is("rtx") && !is("titan"); }
 
 int nvmlInit_v2(void) {
@@ -74,7 +77,9 @@ static int address(unsigned bus, PciInfo *p) {
   return OK;
 }
 
-int nvmlDeviceGetPciInfo_v3(Device *d, PciInfo *p) { return address(0x10 + 8 * (unsigned)d->number, p); }
+int nvmlDeviceGetPciInfo_v3(Device *d, PciInfo *p) {
+  return is("blind") ? NOT_SUPPORTED : address(0x10 + 8 * (unsigned)d->number, p);
+}
 
 int nvmlDeviceGetMemoryInfo(Device *d, Memory *m) {
   (void)d;
@@ -124,7 +129,7 @@ int nvmlDeviceGetNvLinkState(Device *d, unsigned link, unsigned *active) {
   (void)d;
   if (!hopper()) return NOT_SUPPORTED;
   if (link >= 18) return INVALID;
-  *active = is("h100") || (is("ends") && d->number == 0);
+  *active = is("h100") || is("blind") || (is("ends") && d->number == 0);
   return OK;
 }
 
@@ -136,6 +141,7 @@ int nvmlDeviceGetNvLinkVersion(Device *d, unsigned link, unsigned *version) {
 
 /* Links go to four switches, as on an HGX board: 4, 4, 5 and 5 of them. */
 int nvmlDeviceGetNvLinkRemotePciInfo_v2(Device *d, unsigned link, PciInfo *p) {
+  if (is("blind")) return NOT_SUPPORTED;
   if (is("ends")) return nvmlDeviceGetPciInfo_v3(&devices[1 - d->number], p);
   return address(0xa0 + link % 4, p);
 }
@@ -143,5 +149,5 @@ int nvmlDeviceGetNvLinkRemotePciInfo_v2(Device *d, unsigned link, PciInfo *p) {
 int nvmlDeviceGetNvLinkRemoteDeviceType(Device *d, unsigned link, unsigned *type) {
   (void)d, (void)link;
   *type = is("ends") ? 0 : 2;
-  return OK;
+  return is("blind") ? NOT_SUPPORTED : OK;
 }

@@ -1,8 +1,9 @@
 """Writes small ONNX models with multi-device annotations (IR version 11): python3 annotated.py FOLDER.
 
 It needs no packages: the messages are written with the field numbers of onnx.in.proto.  The models are the examples of
-ONNX's multi-device proposals 0006 and 0007, and the usual tensor and pipeline parallelism of an MLP; tests/cli/
-annotated.sh plans, proves and runs them."""
+ONNX's multi-device proposals 0006 and 0007, those of onnx-ir's documentation, the multi-device samples of TensorRT 11
+as annotations, and the usual tensor and pipeline parallelism of an MLP; tests/cli/annotated.sh plans, proves and runs
+them."""
 import random
 import struct
 import sys
@@ -90,6 +91,11 @@ def integers(name, values):
     return message(5, number(1, len(values)) + number(2, 7) + message(8, name) + message(9, data))
 
 
+def numbers(name, values):
+    data = struct.pack("<%df" % len(values), *values)
+    return message(5, number(1, len(values)) + number(2, 1) + message(8, name) + message(9, data))
+
+
 def attribute_int(name, value):
     return message(5, message(1, name) + number(3, value) + number(20, 2))
 
@@ -117,6 +123,59 @@ def attention(configurations, column, row):
     weights = {"wq": (32, 32), "wk": (32, 32), "wv": (32, 32), "wo": (32, 32), "w1": (32, 64), "w2": (64, 32)}
     return model(configurations, nodes, weights, {"x": (2, 8, 32)}, {"y": (2, 8, 32)},
                  integers("heads", [0, 0, 4, 8]) + integers("rows", [0, 0, 32]))
+
+
+def collective(ranks, **how):
+    """y = relu(x w), whose annotations need one collective: {node: specs}."""
+    nodes = [node("MatMul", ["x", "w"], ["h"], "mm", device("pair", *how["mm"])),
+             node("Relu", ["h"], ["y"], "act", device("pair", *how["act"]))]
+    return model({"pair": ranks}, nodes, {"w": (16, 32)}, {"x": (8, 16)}, {"y": (8, 32)})
+
+
+def context_parallel(n, seq, batch, d, heads):
+    """Attention of TensorRT's multi-device samples, which its tool shards by hints: every device has a part of the
+    sequence (dimension 0); attention gathers keys and values, and the output is gathered.
+    `heads` 1: Polygraphy's attention_head.onnx, else attention_mdtrt, with the norms of queries and keys."""
+    size = d // heads
+
+    def part(name):
+        return spec(name, range(n), dims=[(0, n)])
+
+    def at(*specs):
+        return device("gpus", *specs)
+
+    nodes = [node("MatMul", ["input", "w" + x], [x], "mm" + x, at(part("input"), part(x))) for x in "qkv"]
+    if heads == 1:
+        nodes += [node("Transpose", ["q"], ["q1"], "tq", attribute_ints("perm", [1, 0, 2])),
+                  node("Transpose", ["k"], ["k1"], "tk", attribute_ints("perm", [1, 2, 0])),
+                  node("Transpose", ["v"], ["v1"], "tv", attribute_ints("perm", [1, 0, 2]))]
+        back = [1, 0, 2]
+    else:
+        for x in "qkv":
+            nodes.append(node("Reshape", [x, "heads"], [x + "4"], x + "h"))
+            if x != "v":
+                nodes += [node("Mul", [x + "4", x + "4"], [x + "s"], x + "sq"),
+                          node("ReduceMean", [x + "s", "last"], [x + "m"], x + "mean"),
+                          node("Add", [x + "m", "eps"], [x + "e"], x + "eps"),
+                          node("Sqrt", [x + "e"], [x + "r"], x + "rt"),
+                          node("Div", [x + "4", x + "r"], [x + "n"], x + "norm"),
+                          node("Mul", [x + "n", "gain"], [x + "g"], x + "gain")]
+            nodes.append(node("Transpose", [x + "4" if x == "v" else x + "g"], [x + "1"], "t" + x,
+                              attribute_ints("perm", [1, 2, 3, 0] if x == "k" else [1, 2, 0, 3])))
+        back = [2, 0, 1, 3]
+    nodes += [node("MatMul", ["q1", "k1"], ["qk"], "mm1"),
+              node("Softmax", ["qk"], ["sm_out"], "sm"),
+              node("MatMul", ["sm_out", "v1"], ["o1"], "mm2"),
+              node("Transpose", ["o1"], ["o2"], "to", attribute_ints("perm", back))]
+    if heads > 1:
+        nodes.append(node("Reshape", ["o2", "flat"], ["o3"], "flatten"))
+    nodes.append(node("MatMul", ["o3" if heads > 1 else "o2", "wo"], ["output"], "project", at(whole("output", n))))
+    weights = {"w" + x: (d, d) for x in "qkvo"}
+    if heads > 1:
+        weights["gain"] = (1, 1, 1, size)
+    return model({"gpus": n}, nodes, weights, {"input": (seq, batch, d)}, {"output": (seq, batch, d)},
+                 integers("heads", [0, 0, heads, size]) + integers("flat", [0, 0, d]) + integers("last", [-1]) +
+                 numbers("eps", [1e-6]))
 
 
 def mlp(configurations, up, act, down, add):
@@ -167,6 +226,24 @@ MODELS = {
     # tensor parallelism of attention, whose heads become a dimension
     "heads": attention({"two": 2}, lambda w: device("two", spec(w, [0, 1], dims=[(1, 2)])),
                        lambda x, w: device("two", spec(x, [0, 1], dims=[(2, 2)]), spec(w, [0, 1], dims=[(0, 2)]))),
+    # onnx-ir's documentation: rows of a weight on four devices, and on two groups; a mesh of axes; stages of layers
+    "ir_rows": product([device("four", spec("w", [0, 1, 2, 3], dims=[(0, 4)]))], FOUR),
+    "ir_mesh": product([device("four", spec("w", [0, 1, 2, 3], dims=[(0, 2), (1, 2)]))], FOUR),
+    "ir_whole": product([device("two", whole("w", 2))], {"two": 2}),
+    "ir_groups": product([device("four", spec("w", [-1, -2], ROWS, [(0, [(16, 2)])]))], FOUR),
+    "ir_layers": mlp({"two": 2}, [device("two", stage=0)], [device("two", stage=0)], [device("two", stage=1)],
+                     [device("two", stage=1)]),
+    # TensorRT 11: the collectives of sampleDistCollective that end on all devices, and context parallelism
+    "trt_all_reduce": collective(2, mm=[spec("x", [0, 1], dims=[(1, 2)]), spec("w", [0, 1], dims=[(0, 2)]),
+                                        whole("h", 2)], act=[whole("h", 2)]),
+    "trt_reduce_scatter": collective(2, mm=[spec("x", [0, 1], dims=[(1, 2)]), spec("w", [0, 1], dims=[(0, 2)])],
+                                     act=[spec("h", [0, 1], dims=[(0, 2)])]),
+    "trt_all_gather": collective(2, mm=[spec("x", [0, 1], dims=[(0, 2)]), spec("h", [0, 1], dims=[(0, 2)])],
+                                 act=[whole("h", 2)]),
+    "trt_all_to_all": collective(2, mm=[spec("x", [0, 1], dims=[(0, 2)]), spec("h", [0, 1], dims=[(0, 2)])],
+                                 act=[spec("h", [0, 1], dims=[(1, 2)])]),
+    "trt_head": context_parallel(2, 8, 2, 16, 1),
+    "trt_attention": context_parallel(2, 8, 2, 32, 4),
     # several configurations
     "several": product([device("two", spec("w", [0, 1], dims=[(1, 2)])), device("pair", spec("x", [0, 1], dims=[(0,
             2)])),

@@ -154,7 +154,7 @@ static void slices_follow(void) {
     const Loops loops = loops_of(a, f);
     const int apart[16] = {-1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1};
     const Rule *const *rules = rules_of(m, f);
-    const Mirrors x = mirrors_of(a, f, rules, &loops, apart);
+    const Mirrors x = mirrors_of(a, f, rules, &loops, apart, NULL);
     size_t dot = 0;
     while (f->ops.items[dot].kind != OP_dot) dot++;
     for (size_t i = 0; i < f->ops.n; i++) {
