@@ -510,10 +510,14 @@ double bound_mesh(Search *s, const Candidate *c, int loose, double prune_above) 
   return search_bound_in_time(s, c, bound);
 }
 
-double search_least_of_operations(Search *s, const Candidate *c, int loose) {
+double search_least_of_operations(Search *s, const Candidate *c, int loose, double *of_layer) {
   Arena *a = arena_new();
   const GraphInput in = bounding_input(s, c, loose, a);
-  double least = graph_cheapest(&in);
+  double *by_layer = s->layer_of ? ARENA_ARRAY(a, double, s->nlayers + 1) : NULL;
+  double least = graph_cheapest(&in, s->layer_of, by_layer);
+  double layer = by_layer && s->nlayers ? by_layer[0] : 0;
+  for (int i = 1; by_layer && i < s->nlayers; i++) layer = fmin(layer, by_layer[i]);
+  if (of_layer) *of_layer = layer;
   arena_free(a);
   return search_bound_in_time(s, c, least);
 }

@@ -66,14 +66,16 @@ static const LeastWork *least_by_class(const Search *s, Arena *a) {
   return by_class;
 }
 
-/* The least work of the chosen operations; NULL: of all. */
+/* The least work of the chosen operations; NULL: of all.  Forms of weights are not chosen: they may be kept instead of
+ * being gathered again. */
 static LeastList least_work(const Search *s, const LeastWork *by_class, const bool *chosen) {
   const Shape *shape = s->shape;
   LeastList list = {0};
   Arena *scratch = arena_new();
   double *runs = ARENA_ARRAY(scratch, double, shape->nclasses + 1);
   for (size_t i = 0; i < s->f->ops.n; i++)
-    if (shape->class[i] >= 0 && (!chosen || chosen[i])) runs[shape->class[i]] += runs_of_op(shape->loops, i);
+    if (shape->class[i] >= 0 && (!chosen || (chosen[i] && !shape->form[i])))
+      runs[shape->class[i]] += runs_of_op(shape->loops, i);
   for (int k = 0; k < shape->nclasses; k++) {
     LeastWork w = by_class[k];
     w.runs = runs[k];
@@ -83,8 +85,7 @@ static LeastList least_work(const Search *s, const LeastWork *by_class, const bo
   return list;
 }
 
-/* Bytes of all results, unsplit. */
-static double bytes_made(const Search *s, const Op *op) {
+double search_bytes_made(const Search *s, const Op *op) {
   double sum = 0;
   for (int k = 0; k < op->nout && op->out; k++) {
     const Type *t = type_of(s->f, op->out + (Val)k);
@@ -104,21 +105,30 @@ static bool in_its_kernel(const Search *s, const Op *op, int operand) {
 }
 
 /* By operation: the last read of its results, as far as is certain: operations of a kernel may run early.  A recomputed
- * operation is last read by the first gradient, and its operands are read again there. */
-static size_t *last_reads(const Search *s, Arena *a, Arena *scratch, const bool *derived, const bool *again) {
+ * operation is last read by the first gradient, and its operands are read again there, from memory if they are not
+ * recomputed.  The kernels that read a copied operation compute it, and read what it is computed from.  `apart`: no
+ * kernel of the forward pass computes gradients, because a pipeline runs other micro-batches between them. */
+static size_t *last_reads(const Search *s, Arena *a, const bool *derived, const bool *again, bool apart) {
   const Func *f = s->f;
+  Arena *scratch = arena_new();
   size_t *last = ARENA_ARRAY(a, size_t, f->ops.n + 1), *first = ARENA_ARRAY(scratch, size_t, f->ops.n + 1);
   for (size_t i = 0; i < f->ops.n; i++) last[i] = i, first[i] = SIZE_MAX;
   for (size_t i = f->ops.n; i-- > 0;) {
     const Op *op = &f->ops.items[i];
+    const KernelPart *part = cost_part(s->cost, f, op);
     size_t at = phase_backward(op->phase) ? i : again[i] ? first[i] : SIZE_MAX;
     for (int k = 0; k < op->nin && !derived[i]; k++) {
       size_t made = (size_t)f->values.items[op->in[k]].op, read = again[made] || at == SIZE_MAX ? i : at;
-      bool inside = in_its_kernel(s, op, k) || (cost_in_kernel(op->kind) && cost_in_kernel(f->ops.items[made].kind));
+      bool inside = in_its_kernel(s, op, k) || (cost_in_kernel(op->kind) && cost_in_kernel(f->ops.items[made].kind)),
+           copied = part->copied && part->from == k && last[i] > i;
+      if (again[i] && !again[made]) inside = false;
+      if (apart && phase_backward(op->phase) && !phase_backward(f->ops.items[made].phase)) inside = false;
+      if (copied) inside = false, read = last[i] > read ? last[i] : read;
       if (read > last[made] && !inside && (!again[made] || op->phase == PH_fwd)) last[made] = read;
       if (at < first[made]) first[made] = at;
     }
   }
+  arena_free(scratch);
   return last;
 }
 
@@ -164,30 +174,25 @@ static void measure_live(const Search *s, Policy *p) {
   const Func *f = s->f;
   Arena *scratch = arena_new();
   const bool *derived = derived_ops(scratch, f);
-  size_t *last = last_reads(s, s->arena, scratch, derived, p->again);
-  p->last = last;
+  size_t *last = last_reads(s, s->arena, derived, p->again, false);
+  size_t *apart = last_reads(s, s->arena, derived, p->again, true);
+  p->last = last, p->last_apart = apart;
   p->saved = find_saved(s, scratch, derived, p->again);
   const bool *written = find_written(s, scratch);
   p->each = ARENA_ARRAY(s->arena, double, f->ops.n + 2), p->once = ARENA_ARRAY(s->arena, double, f->ops.n + 2);
   for (size_t i = 0; i < f->ops.n; i++) {
     const Op *op = &f->ops.items[i];
     bool none = op_is_source(op->kind) || op_is_view(op->kind) || derived[i] || op->kind == OP_accumulate || written[i];
+    if (none || (is_in_rows(s, op) && apart[i] == i)) apart[i] = SIZE_MAX;
     if (none || (is_in_rows(s, op) && last[i] == i)) {
       last[i] = SIZE_MAX;
       continue;
     }
-    double *live = phase_each(op->phase) ? p->each : p->once, bytes = bytes_made(s, op);
+    double *live = phase_each(op->phase) ? p->each : p->once, bytes = search_bytes_made(s, op);
     live[i] += bytes, live[last[i] + 1] -= bytes;
   }
   for (size_t i = 1; i < f->ops.n; i++) p->each[i] += p->each[i - 1], p->once[i] += p->once[i - 1];
   arena_free(scratch);
-}
-
-/* Lower bound of the bytes on a rank, without stages. */
-static double least_bytes(const Search *s, const Policy *p, int micro) {
-  double most = 0;
-  for (size_t i = 0; i < s->f->ops.n; i++) most = fmax(most, p->each[i] / micro + p->once[i]);
-  return (s->resident + most) / s->t->ranks;
 }
 
 /* By layer: the operations recomputed with that many layers, and not with one less.  With no layers these are
@@ -199,10 +204,7 @@ static LeastLayer *measure_layers(Search *s, const LeastWork *by_class, Recomput
   LeastLayer *layers = ARENA_ARRAY(s->arena, LeastLayer, s->nlayers + 1);
   for (int k = 0; k < s->nlayers; k++) {
     const bool *again = recompute_ops(scratch, s->again, (Recompute){kind, k + 1});
-    for (size_t i = 0; i < f->ops.n; i++) {
-      more[i] = again[i] && !before[i];
-      if (more[i]) layers[k].saved += bytes_made(s, &f->ops.items[i]);
-    }
+    for (size_t i = 0; i < f->ops.n; i++) more[i] = again[i] && !before[i];
     layers[k].least = least_work(s, by_class, more);
     before = again;
   }
@@ -270,6 +272,7 @@ void measure_least(Search *s) {
   if (s->nlayers) {
     s->some_layers = measure_layers(s, by_class, RECOMPUTE_layers, s->policies[0].again);
     s->whole_layers = measure_layers(s, by_class, RECOMPUTE_full_layers, s->policies[1].again);
+    search_measure_kept(s);
   }
   arena_free(scratch);
 }
@@ -471,29 +474,6 @@ double ideal_seconds(const Search *s, const Candidate *c) {
   double seconds = least_seconds(c, &s->least);
   if (c->stages > 1) seconds = fmax(seconds, whole_seconds(s, c));
   return part * seconds + times * ideal_transfers(s, c, ranks);
-}
-
-/* Returns the time of recomputing as many layers as free that many bytes; if all are not enough, of all. */
-static double seconds_of_layers(const Search *s, const Candidate *c, const LeastLayer *layers, double bytes) {
-  double freed = 0, seconds = 0;
-  for (int k = 0; k < s->nlayers && freed < bytes; k++) {
-    freed += layers[k].saved / c->micro / s->t->ranks;
-    seconds += least_seconds(c, &layers[k].least);
-  }
-  return seconds;
-}
-
-double seconds_again(const Search *s, const Candidate *c, bool *limited) {
-  *limited = false;
-  if (c->stages > 1 || !func_has_gradients(s->f)) return 0;
-  if (s->npolicies == 1) return least_seconds(c, &s->policies[0].least);
-  double over = least_bytes(s, &s->policies[0], c->micro) - s->limit;
-  if (over <= 0) return 0;
-  *limited = true;
-  if (!s->nlayers) return least_seconds(c, &s->policies[1].least);
-  double more = least_bytes(s, &s->policies[1], c->micro) - s->limit;
-  if (more <= 0) return seconds_of_layers(s, c, s->some_layers, over);
-  return least_seconds(c, &s->policies[1].least) + seconds_of_layers(s, c, s->whole_layers, more);
 }
 
 static bool same_mesh(const Candidate *a, const Candidate *b) {
@@ -797,7 +777,7 @@ static int by_order(const Candidate *a, const Candidate *b) {
 /* The most promising first; among equals those with fewer axes, which are solved faster. */
 static int by_bound(const void *x, const void *y) {
   const Candidate *a = x, *b = y;
-  if (a->bound != b->bound) return a->bound < b->bound ? -1 : 1;
+  if (search_total(a) != search_total(b)) return search_total(a) < search_total(b) ? -1 : 1;
   if (a->naxes != b->naxes) return a->naxes - b->naxes;
   if (a->stages != b->stages) return a->stages - b->stages;
   if (a->micro != b->micro) return a->micro - b->micro;
@@ -829,7 +809,8 @@ void make_candidates(Search *s, const PlanOptions *o) {
     if (s->t->ranks % stages || (forced_stages ? stages != forced_stages : stages > s->most_stages)) continue;
     int forced = o->micro_batches;
     add_meshes(s, stages, forced > 0 ? forced : 1, forced > 0 ? forced : 1);
-    if (stages > 1 && forced == 0 && s->most_micro > 1)
+    bool several = stages > 1 || search_ranges_without_stages(s);
+    if (several && forced == 0 && s->most_micro > 1)
       add_meshes(s, stages, useful_from(s, stages, 2), useful_up_to(s, stages, s->most_micro));
   }
   sort_candidates(s, 0);

@@ -196,8 +196,8 @@ static bool make_domains(Graph *g, const char **why) {
   return true;
 }
 
-/* The sum of the cheapest strategies. */
-static double cheapest(const Graph *g) {
+/* The sum of the cheapest strategies.  `by_layer` gets the sums of the layers. */
+static double cheapest(const Graph *g, const int *layer, double *by_layer) {
   const Shape *s = g->in.shape;
   double sum = 0, *least = ARENA_ARRAY(g->arena, double, s->nclasses);
   for (int c = 0; c < s->nclasses; c++) {
@@ -205,7 +205,10 @@ static double cheapest(const Graph *g) {
     for (int v = 0; v < g->domains[c]->n; v++) least[c] = fmin(least[c], domain_total(g->domains[c])[v]);
   }
   for (size_t i = 0; i < g->in.f->ops.n; i++)
-    if (s->class[i] >= 0 && s->mirrors.head[i] == i) sum += least[s->class[i]];
+    if (s->class[i] >= 0 && s->mirrors.head[i] == i) {
+      sum += least[s->class[i]];
+      if (by_layer && layer[i] >= 0) by_layer[layer[i]] += least[s->class[i]];
+    }
   return sum;
 }
 
@@ -239,8 +242,9 @@ static void share_again(void *of, const int *values, double step) {
 const char graph_no_choice[] = "some operation and its gradients have no common strategy";
 
 /* Makes the graph with domains only; *least: the cheapest strategies together, INFINITY if some operation has none or
- * the time is over. */
-static Graph *graph_of_domains(const GraphInput *in, double *least, const char **why) {
+ * the time is over; `by_layer`, if not NULL: those of each layer. */
+static Graph *graph_of_domains(const GraphInput *in, const int *layer, double *by_layer, double *least,
+                               const char **why) {
   Arena *a = arena_new();
   Graph *g = ARENA_NEW(a, Graph);
   *g = (Graph){.in = *in, .arena = a};
@@ -250,18 +254,18 @@ static Graph *graph_of_domains(const GraphInput *in, double *least, const char *
   double start = solve_watch_processor();
   *least = INFINITY;
   if (make_domains(g, why)) {
-    *least = cheapest(g);
+    *least = cheapest(g, layer, by_layer);
     if (*least == INFINITY) *why = graph_no_choice;
   }
   if (in->report) in->report->domains += solve_watch_processor() - start;
   return g;
 }
 
-double graph_cheapest(const GraphInput *in) {
+double graph_cheapest(const GraphInput *in, const int *layer, double *by_layer) {
   const double sums = 1e3; /* the work of one strategy, in sums */
   const char *why = NULL;
   double least, strategies = 0;
-  Graph *g = graph_of_domains(in, &least, &why);
+  Graph *g = graph_of_domains(in, layer, by_layer, &least, &why);
   for (int c = 0; c < in->shape->nclasses; c++) strategies += g->domains[c] ? g->domains[c]->n : 0;
   bool over = solve_watch_work(in->watch, sums * strategies);
   arena_free(g->arena);
@@ -270,7 +274,7 @@ double graph_cheapest(const GraphInput *in) {
 
 Graph *graph_new(const GraphInput *in, const char **why) {
   double least, start;
-  Graph *g = graph_of_domains(in, &least, why);
+  Graph *g = graph_of_domains(in, NULL, NULL, &least, why);
   Arena *a = g->arena;
   const double as_fast = 1 - 1e-9; /* a plan that is no faster is the known plan, on another mesh */
   if (least > in->prune_above * as_fast || least == INFINITY) {

@@ -71,8 +71,9 @@ extern const char graph_no_choice[];
 Graph *graph_new(const GraphInput *in, const char **why);
 void graph_free(Graph *g);
 /* Returns the sum of the cheapest strategies of all operations, without conversions: a lower bound that is fast to
- * compute.  INFINITY if some operation has no strategy; 0 if the time is over. */
-double graph_cheapest(const GraphInput *in);
+ * compute.  INFINITY if some operation has no strategy; 0 if the time is over.  The sums of the layers are added to
+ * `by_layer`, if not NULL; `layer`: by operation, -1 if none. */
+double graph_cheapest(const GraphInput *in, const int *layer, double *by_layer);
 const SolveProblem *graph_problem(const Graph *g);
 /* Fills the strategies of all operations for a choice of values. */
 void graph_strategies(const Graph *g, const int *values, Strategy *out);

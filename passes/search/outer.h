@@ -1,8 +1,8 @@
 /* passes/search/outer.h - the outer search over meshes, shared by its files: search.c (runs, the answer), tries.c (the
  * order in which candidates are tried), named.c and estimate.c (conventional plans), candidates.c (the list of
  * candidates), candidate.c (the best plan and the bound of one candidate), again.c (as much recomputation as needed to
- * fit), near.c (plans over the limit that may fit), uneven.c (finer shares for ranks of several kinds), unfit.c (why
- * nothing fits).
+ * fit), kept.c (the recomputation that memory forces), near.c (plans over the limit that may fit), uneven.c (finer
+ * shares for ranks of several kinds), unfit.c (why nothing fits).
  */
 #ifndef APC_PASSES_SEARCH_OUTER_H
 #define APC_PASSES_SEARCH_OUTER_H
@@ -24,7 +24,9 @@ typedef struct ScheduleKind {
 } ScheduleKind;
 
 typedef struct Candidate {
-  double bound; /* lower bound in seconds, as far as known */
+  double bound; /* lower bound in seconds, as far as known, without recomputation for gradients */
+  double again; /* lower bound of that recomputation; 0 without stages and micro-batches, where seconds_again has it */
+  double layer_seconds; /* with stages: lower bound of the part of a layer in `bound`; 0 if unknown */
   int stages, naxes;
   int least, micro; /* the range of numbers of micro-batches; one number if they are equal */
   int sizes[MAX_AXES];
@@ -101,16 +103,23 @@ typedef struct LeastList {
 typedef struct Policy {
   const bool *again;   /* by operation */
   double *each, *once; /* by operation: bytes live there, of the whole batch and once a step; of all ranks */
-  const size_t *last;  /* by operation: the last read of its results; SIZE_MAX: no memory of its own */
-  LeastList least;     /* the recomputed operations */
-  const bool *saved;   /* by operation of the forward pass: its result is kept for gradients */
+  /* By operation: the last read of its results; SIZE_MAX: no memory of its own.  `apart`: if the forward and backward
+   * pass have no kernels in common. */
+  const size_t *last, *last_apart;
+  LeastList least;   /* the recomputed operations */
+  const bool *saved; /* by operation of the forward pass: its result is kept for gradients */
 } Policy;
 
 /* Operations that one more layer recomputes; the first layer includes operations outside layers. */
 typedef struct LeastLayer {
-  double saved; /* upper bound of the bytes no longer kept, for the whole batch */
   LeastList least;
 } LeastLayer;
+
+/* Lower bounds of bytes kept for gradients, of all ranks: of values of the whole batch, and of values made once a
+ * step. */
+typedef struct LeastKept {
+  double each, once;
+} LeastKept;
 
 /* A cost model of a mesh. */
 typedef struct MeshModel {
@@ -204,6 +213,11 @@ typedef struct Search {
   double below;                           /* PlanOptions.below; INFINITY if none */
   int nlayers;                            /* number of repeated layers if apc chooses the policy; else 0 */
   LeastLayer *some_layers, *whole_layers; /* by layer: from none to selective, from there to full */
+  LeastKept *kept[2][MOST_POLICIES];      /* with layers: by Policy.last or last_apart, policy and layer */
+  LeastKept kept_outside[2];              /* of operations outside layers, under any policy */
+  LeastKept kept_between[2];              /* the most that passes from one layer to others */
+  double accumulated;                     /* bytes of the sums of gradients, of all ranks */
+  const int *layer_of;                    /* by operation: its layer, or that of its stage's operation; -1 if none */
   int parts;                              /* parts of the model between which no value passes */
   int most_stages;                        /* the largest number of stages that all have work */
   bool has_degree[DEGREE_COUNT];          /* some factor of the function has its label */
@@ -267,9 +281,8 @@ void search_try_named(Search *s, const PlanOptions *o);
 
 /* Measures lower bounds of operations, and the recomputation and memory of each policy; uses a mesh of one rank. */
 void measure_least(Search *s);
-/* Without stages: returns a lower bound of the recomputation time under every policy, because live values would not fit
- * otherwise, however they are split; *limited: this bound is above 0.  0 if unknown. */
-double seconds_again(const Search *s, const Candidate *c, bool *limited);
+/* Returns the bytes of all results of an operation, unsplit. */
+double search_bytes_made(const Search *s, const Op *op);
 /* Returns a lower bound of the operations' time on a candidate. */
 double least_seconds(const Candidate *c, const LeastList *least);
 /* Returns the maximum number of stages of a pipeline. */
@@ -324,6 +337,22 @@ bool search_cut_and_price(Search *s, Outcome *o);
 /* True for a pipeline that gathers weights in every micro-batch because it would not fit otherwise. */
 bool search_gathers_at_use(const Outcome *o);
 
+/* Returns a lower bound of a candidate's time with recomputation, as far as known. */
+static inline double search_total(const Candidate *c) { return c->bound + c->again; }
+/* True if meshes without stages are candidates for ranges of micro-batches, which need less memory; otherwise numbers
+ * of micro-batches are tried after one batch (tries.c). */
+static inline bool search_ranges_without_stages(const Search *s) {
+  return s->named && s->nlayers && func_has_gradients(s->f);
+}
+
+/* ---- kept.c */
+
+/* Measures what is kept for gradients; only with repeated layers. */
+void search_measure_kept(Search *s);
+/* Returns a lower bound of the recomputation time under every policy, because values kept for gradients would not fit
+ * otherwise, however they are split; 0 if unknown.  *limited: this bound is above 0, without stages. */
+double seconds_again(const Search *s, const Candidate *c, bool *limited);
+
 /* ---- candidate.c */
 
 /* Makes the candidate's mesh that of the module; `names` of the axes, NULL: numbers. */
@@ -338,8 +367,9 @@ Outcome *search_fill_gaps(Search *s, const Outcome *of);
 /* Returns a lower bound for a candidate with one or several numbers of micro-batches, over all orders of its first
  * `loose` axes; INFINITY or any larger number if it is above `prune_above`. */
 double bound_mesh(Search *s, const Candidate *c, int loose, double prune_above);
-/* Returns a weaker bound faster: the cheapest strategies, without conversions. */
-double search_least_of_operations(Search *s, const Candidate *c, int loose);
+/* Returns a weaker bound faster: the cheapest strategies, without conversions.  *of_layer: the least part of a layer in
+ * it; 0 if unknown; not if NULL. */
+double search_least_of_operations(Search *s, const Candidate *c, int loose, double *of_layer);
 void free_models(Search *s);
 /* Returns the number of elements of the largest factor with that label; 0 if there is none. */
 int64_t largest_factor(const Search *s, Label label);

@@ -55,7 +55,7 @@ static void try_alone(Search *s, int degree) {
 
 /* If the time is over, the candidate keeps its bound. */
 static bool is_over(Search *s, const Candidate *c) {
-  if (s->watch.expired) add_bound(s, c, c->bound);
+  if (s->watch.expired) add_bound(s, c, search_total(c));
   return s->watch.expired;
 }
 
@@ -139,7 +139,7 @@ static double keep_or_drop(Search *s, const Candidate *c, double best, double ag
 /* Returns the bound that was found, without recomputation for gradients. */
 static double try_one(Search *s, const Candidate *c) {
   bool makes_again;
-  double bound, best = search_best_time(s), again = seconds_again(s, c, &makes_again);
+  double bound, best = search_best_time(s), again = fmax(c->again, seconds_again(s, c, &makes_again));
   const Bounded *before = find_bounded(s, c);
   if (before) return s->run.limited = before->limited, before->bound;
   if (is_over(s, c)) return c->bound;
@@ -175,7 +175,7 @@ static bool try_each(Search *s, const Candidate *c) {
     Candidate one = *c;
     one.least = one.micro = m;
     one.bound = fmax(c->bound, ideal_seconds(s, &one));
-    if (search_is_useful(s, c->stages, m) && !is_hopeless(s, one.bound)) try_one(s, &one);
+    if (search_is_useful(s, c->stages, m) && !is_hopeless(s, search_total(&one))) try_one(s, &one);
   }
   return true;
 }
@@ -187,18 +187,25 @@ static void halve(const Search *s, const Candidate *c, Candidate *few, Candidate
   many->least = useful_from(s, c->stages, few->micro + 1);
 }
 
+/* Sets the recomputation that memory forces at least, if micro-batches are part of the candidate. */
+static void set_again(const Search *s, Candidate *c) {
+  bool ignored;
+  if (c->stages > 1 || search_ranges_without_stages(s)) c->again = fmax(c->again, seconds_again(s, c, &ignored));
+}
+
 /* Halves the candidate's range of micro-batches; the half that does not fill the pipeline comes second. */
 static void try_candidate(Search *s, const Candidate *given) {
   Candidate c = *given;
   c.bound = fmax(c.bound, ideal_seconds(s, &c));
-  if (is_hopeless(s, c.bound)) return;
+  set_again(s, &c);
+  if (is_hopeless(s, search_total(&c))) return;
   if (c.least == c.micro) {
     try_one(s, &c);
     return;
   }
   if (is_over(s, &c) || try_each(s, &c)) return;
-  c.bound = fmax(c.bound, bound_mesh(s, &c, 0, search_best_time(s)));
-  if (is_hopeless(s, c.bound)) return;
+  c.bound = fmax(c.bound, bound_mesh(s, &c, 0, search_best_time(s) - c.again));
+  if (is_hopeless(s, search_total(&c))) return;
   Candidate few, many;
   halve(s, &c, &few, &many);
   try_candidate(s, &many);
@@ -251,12 +258,12 @@ static void bound_orders(Search *s, size_t first, int loose, bool all) {
   while (first + n < s->run.candidates.n && search_same_but_for_order(c, c + n, loose)) n++;
   bool alike = (n == 1 || s->t->ntiers == 1) && !all;
   if (said_mesh(s->said)) return; /* lines name single axes */
-  if (alike || filled_later(s, c) || s->run.best == s->run.alone || is_hopeless(s, c->bound) || s->watch.expired)
+  if (alike || filled_later(s, c) || s->run.best == s->run.alone || is_hopeless(s, search_total(c)) || s->watch.expired)
     return;
   const bool brief = s->brief;
   s->close = all && is_bounded_closely(s, c, n);
   s->brief &= !s->close;
-  double bound = bound_mesh(s, c, loose, search_best_time(s));
+  double bound = bound_mesh(s, c, loose, search_best_time(s) - c->again);
   for (size_t i = 0; i < n; i++) c[i].bound = fmax(c[i].bound, bound), c[i].bounded = s->close ? 1 : loose;
   for (size_t i = 0; i < n; i++) lift_micro_batches(s, &c[i], bound);
   s->brief = brief, s->close = false;
@@ -271,6 +278,8 @@ static void halve_first(Search *s, size_t left) {
     whole.bounded = MAX_AXES + 1, whole.weighed = false;
     halve(s, &whole, &few, &many);
     few.bound = fmax(few.bound, ideal_seconds(s, &few)), many.bound = fmax(many.bound, ideal_seconds(s, &many));
+    few.layer_seconds = many.layer_seconds = 0; /* of another number of micro-batches */
+    set_again(s, &few), set_again(s, &many);
     s->run.candidates.items[i] = many;
     ARENA_PUSH(s->arena, &s->run.candidates, few);
   }
@@ -279,18 +288,19 @@ static void halve_first(Search *s, size_t left) {
 /* Adds the cost of the cheapest strategies to the bounds of the first remaining candidate and all its orders. */
 static void weigh_first(Search *s, size_t left) {
   const Candidate c = s->run.candidates.items[left];
-  double least = search_least_of_operations(s, &c, c.naxes);
+  double of_layer, least = search_least_of_operations(s, &c, c.naxes, &of_layer);
   for (size_t i = left; i < s->run.candidates.n; i++) {
     Candidate *x = &s->run.candidates.items[i];
     if (!search_same_but_for_order(&c, x, c.naxes) || x->weighed) break;
-    x->bound = fmax(x->bound, least), x->weighed = true;
+    x->bound = fmax(x->bound, least), x->weighed = true, x->layer_seconds = of_layer;
+    set_again(s, x);
   }
 }
 
 /* Reports the progress; candidate `left` is the first remaining one. */
 static void note_progress(Search *s, size_t left) {
   double best = search_best_time(s), bound = fmin(s->run.lower_bound, s->run.left_alone);
-  for (size_t i = left; i < s->run.candidates.n; i++) bound = fmin(bound, s->run.candidates.items[i].bound);
+  for (size_t i = left; i < s->run.candidates.n; i++) bound = fmin(bound, search_total(&s->run.candidates.items[i]));
   s->progress = (PlanProgress){(int)left, (int)s->run.candidates.n, best, fmin(best, bound), INFINITY};
 }
 
@@ -303,7 +313,7 @@ static bool solves_at_once(Search *s, const Candidate *c, double much) {
   const int few = 3;
   bool graph = c->bounded <= c->naxes && s->run.best != s->run.alone,
        known = graph && c->least == c->micro && !func_has_gradients(s->f);
-  if (!known || s->run.early == few || search_best_time(s) < much * c->bound) return false;
+  if (!known || s->run.early == few || search_best_time(s) < much * search_total(c)) return false;
   s->run.early++;
   return true;
 }
@@ -321,7 +331,7 @@ static bool brings_forward(Search *s, size_t left) {
   for (size_t i = left + 1; i < s->run.candidates.n; i++) {
     bool smaller = items[i].naxes < items[left].naxes || (range && items[i].least == items[i].micro);
     smaller &= items[i].bounded <= items[i].naxes;
-    if (smaller && (best == left || items[i].bound < items[best].bound)) best = i;
+    if (smaller && (best == left || search_total(&items[i]) < search_total(&items[best]))) best = i;
   }
   const Candidate first = items[best];
   if (best == left || !solves_at_once(s, &first, range ? poor_for_range : poor)) return false;
@@ -350,7 +360,8 @@ static void bound_first(Search *s, size_t left) {
     bool first = c.bounded > c.naxes, wide = is_wide(s, &c);
     int loose = first ? c.naxes : c.bounded - 1;
     bool range = first ? wide : c.least < c.micro, orders = first || loose > 1;
-    if (filled_later(s, &c) || is_hopeless(s, c.bound) || !(range || orders) || solves_at_once(s, &c, poor)) break;
+    if (filled_later(s, &c) || is_hopeless(s, search_total(&c)) || !(range || orders) || solves_at_once(s, &c, poor))
+      break;
     if (brings_forward(s, left)) break;
     if (!c.weighed && (wide || func_has_gradients(s->f))) { /* without a range, a graph of one batch is solved fast */
       weigh_first(s, left);
@@ -372,8 +383,9 @@ static void fewest_axes_first(Search *s, size_t left) {
   const double hardly = 1e-3;
   Candidate *items = s->run.candidates.items;
   size_t best = left;
-  if (is_hopeless(s, items[left].bound)) return;
-  for (size_t i = left; i < s->run.candidates.n && items[i].bound <= items[left].bound * (1 + hardly); i++) {
+  const double least = search_total(&items[left]);
+  if (is_hopeless(s, least)) return;
+  for (size_t i = left; i < s->run.candidates.n && search_total(&items[i]) <= least * (1 + hardly); i++) {
     bool known = items[i].bounded <= items[i].naxes && items[i].least == items[i].micro;
     if (known && items[i].naxes < items[best].naxes) best = i;
   }
@@ -436,10 +448,11 @@ void search_try_all(Search *s, const PlanOptions *o, bool free_choice) {
     for (int loose = s->run.candidates.items[i].naxes; loose > 1 && !named; loose--) bound_orders(s, i, loose, false);
     const Candidate c = s->run.candidates.items[i];
     if (filled_later(s, &c)) {
-      add_bound(s, &c, c.bound);
+      add_bound(s, &c, search_total(&c));
       continue;
     }
-    bool without_stages = c.stages == 1 && c.micro == 1 && !c.loose && !is_hopeless(s, c.bound);
+    bool alone_counts = search_ranges_without_stages(s), /* micro-batches are candidates of their own */
+        without_stages = c.stages == 1 && c.micro == 1 && !c.loose && !alone_counts && !is_hopeless(s, c.bound);
     if (!without_stages) {
       try_candidate(s, &c);
       continue;
@@ -471,7 +484,7 @@ void search_try_hastily(Search *s) {
   s->run.gave_up = !s->run.best && s->watch.expired;
   s->run.lower_bound = s->run.no_gaps_bound = INFINITY;
   for (size_t i = 0; i < s->run.candidates.n; i++)
-    add_bound(s, &s->run.candidates.items[i], s->run.candidates.items[i].bound);
+    add_bound(s, &s->run.candidates.items[i], search_total(&s->run.candidates.items[i]));
   s->watch.deadline = deadline, s->watch.most = most; /* for searches that continue after this one */
   s->watch.expired = true;
 }

@@ -149,7 +149,7 @@ static void plans(void) {
       double bound = bound_mesh(&s, c, loose, INFINITY);
       CHECKF(bound > 0 && bound < INFINITY, "%g", bound);
       check_bound(&s, c, loose, bound, &below);
-      double least = search_least_of_operations(&s, c, loose);
+      double least = search_least_of_operations(&s, c, loose, NULL);
       CHECKF(least > 0 && least <= bound * (1 + 1e-9), "cheapest strategies %g s, the graph %g s", least, bound);
     }
     search_close(&s);
@@ -183,7 +183,7 @@ static void training(void) {
     Candidate c = cases[k / 2];
     c.no_gaps = k % 2 && c.stages > 1;
     for (int loose = 0; loose <= c.naxes; loose += c.naxes) {
-      double bound = bound_mesh(&s, &c, loose, INFINITY), least = search_least_of_operations(&s, &c, loose);
+      double bound = bound_mesh(&s, &c, loose, INFINITY), least = search_least_of_operations(&s, &c, loose, NULL);
       CHECKF(least > 0 && least <= bound * (1 + 1e-9), "cheapest strategies %g s, the graph %g s", least, bound);
       if (!c.no_gaps) check_bound(&s, &c, loose, bound, &below);
     }
