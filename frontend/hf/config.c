@@ -105,8 +105,11 @@ bool hf_config_read(HfConfig *c, const char *path, const char *text, size_t n, D
   json_error_t error;
   *c = (HfConfig){.diags = diags, .path = path, .used = json_object()};
   c->fields = json_loadb(text, n, JSON_REJECT_DUPLICATES, &error);
-  if (!c->fields) return hf_config_fail(c, "line %d is not JSON: %s", error.line, text_shown(diags->arena, error.text));
-  if (!json_is_object(c->fields)) return hf_config_fail(c, "the file is not a JSON object");
+  Loc loc = file_loc(diags, path);
+  if (!c->fields)
+    return diag_error(diags, DIAG_model_kind, loc, "line %d is not JSON: %s", error.line,
+                      text_shown(diags->arena, error.text));
+  if (!json_is_object(c->fields)) return diag_error(diags, DIAG_model_kind, loc, "the file is not a JSON object");
   return modernise(c);
 }
 

@@ -84,5 +84,5 @@ def record(name, saved, auto, expected, version):
     with open(f"{FOLDERS}/{name}.json", "w") as f:
         lines = [f'"source": "transformers {version}"', f'"config": {json.dumps(config)}',
                  f'"shapes": {json.dumps(shapes)}', f'"tokens": {json.dumps(tokens[0].tolist())}',
-                 '"prompt": 12', '"logits": {json.dumps([round(float(v), 6) for v in logits[0, -1]])}']
+                 '"prompt": 12', f'"logits": {json.dumps([round(float(v), 6) for v in logits[0, -1]])}']
         f.write("{\n " + ",\n ".join(lines) + "\n}\n")
