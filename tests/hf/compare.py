@@ -111,7 +111,8 @@ def apc(program, *args):
 def against(got, logits, tokens, prompt=PROMPT):
     """The relative L2 error, and the number of greedy tokens that agree."""
     error = np.linalg.norm(got - logits) / np.linalg.norm(logits)
-    return error, int((got[0, prompt - 1:-1].argmax(-1) == tokens[0, prompt:]).sum())
+    want = logits[0, prompt - 1:-1].argmax(-1)  # the tokens, unless frequencies depend on the length
+    return error, int((got[0, prompt - 1:-1].argmax(-1) == want).sum())
 
 
 def whole(program, work, tokens, logits, target, options):

@@ -1,8 +1,9 @@
 """Writes small folders of Hugging Face from a description, the same bytes each time, without transformers.
 
 folders/NAME.json has the config.json of the folder, the names and shapes of its tensors, a prompt, and what
-transformers made of them: 64 greedy tokens and the last row of logits (recorded by compare.py --record; the version is
-in the file).  The values of a tensor depend on its name only.
+transformers made of them: 64 greedy tokens, the argmax of the logits before each (`next`, the same tokens unless the
+frequencies of rotary positions depend on the length), and the last row of logits (recorded by
+compare.py --record; the version is in the file).  The values of a tensor depend on its name only.
 """
 import array
 import json
@@ -84,5 +85,6 @@ def record(name, saved, auto, expected, version):
     with open(f"{FOLDERS}/{name}.json", "w") as f:
         lines = [f'"source": "transformers {version}"', f'"config": {json.dumps(config)}',
                  f'"shapes": {json.dumps(shapes)}', f'"tokens": {json.dumps(tokens[0].tolist())}',
+                 f'"next": {json.dumps(logits[0, 11:-1].argmax(-1).tolist())}',
                  '"prompt": 12', f'"logits": {json.dumps([round(float(v), 6) for v in logits[0, -1]])}']
         f.write("{\n " + ",\n ".join(lines) + "\n}\n")
