@@ -359,10 +359,11 @@ static void seed_weights(const ModelOptions *o, Module *m) {
 bool model_load(const ModelOptions *o, Model *model) {
   *model = (Model){.path = o->path, .name = model_name(o->arena, o->path), .kind = model_kind(o->path)};
   driver_watch_stage(&o->watch, o->arena, "Reading", "%s", o->path);
-  bool ok = load_file(o, model) && (!o->watch.loaded || o->watch.loaded(o->watch.context, model->m)) &&
-            (!o->weights || o->weights_named || driver_weights_from_file(model->m, o->weights, o->diags)) &&
-            bind_shapes(o, model->m) && bind_batch(o, model->m) && set_hints(o, model) &&
-            verify_module(model->m, o->diags) && find_entries(o, model);
+  bool ok =
+      load_file(o, model) && (!o->watch.loaded || o->watch.loaded(o->watch.context, model->m)) &&
+      (!o->weights || o->weights_named || driver_weights_from_file(model->m, o->weights, o->train != NULL, o->diags)) &&
+      bind_shapes(o, model->m) && bind_batch(o, model->m) && set_hints(o, model) && verify_module(model->m, o->diags) &&
+      find_entries(o, model);
   if (ok && o->seeded) seed_weights(o, model->m);
   return ok;
 }

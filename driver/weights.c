@@ -5,7 +5,9 @@
 
 #include "base/fill.h"
 #include "base/npz.h"
-#include "base/safetensors.h"
+#include "base/text.h"
+#include "driver/weight_files.h"
+#include "passes/rewrite/stored.h"
 
 bool driver_weight_fits(const Param *p, const SafetensorsEntry *e) {
   int64_t dims[MAX_RANK];
@@ -26,42 +28,84 @@ static void point_at(Param *p, int blob, const SafetensorsEntry *e) {
   }
 }
 
-/* Warns of floats in the file that no weight takes: they belong to another model or have other names there.  A
+typedef struct Taking {
+  Module *m;
+  StoredFiles *files;
+  DType *stored; /* by weight: its type in the file */
+  bool training, widened;
+  Diags *diags;
+} Taking;
+
+/* True if the value of every float of type `from` is one of type `to` as well. */
+static bool is_wider(DType to, DType from) {
+  return dtype_is_float(from) && dtype_is_float(to) && dtype_bytes(to) > dtype_bytes(from);
+}
+
+static const char *weight_text(Arena *a, const Module *m, const Param *p) {
+  Text t = {.arena = a};
+  type_print(m, &t, p->type);
+  return text_str(&t);
+}
+
+static const char *entry_text(Arena *a, const SafetensorsEntry *e) {
+  Text t = {.arena = a};
+  text_printf(&t, "%s[", dtype_name(e->dtype));
+  for (int d = 0; d < e->rank; d++) text_printf(&t, "%s%lld", d ? ", " : "", (long long)e->dims[d]);
+  text_add(&t, "]");
+  return text_str(&t);
+}
+
+static bool take(Taking *k, size_t number) {
+  Param *p = &k->m->params.items[number];
+  k->stored[number] = p->type->dtype;
+  const StoredTensor *t = driver_files_find(k->files, p->name);
+  if (!t && !p->trainable && driver_files_meta(k->files, "steps"))
+    return true; /* a checkpoint has only trained values */
+  if (!t)
+    return diag_error(k->diags, DIAG_weights, (Loc){.file = k->files->path}, "the file has no tensor '%s'", p->name);
+  StoredFile *file = &k->files->files.items[t->file];
+  SafetensorsEntry e = *t->entry;
+  bool widened = is_wider(p->type->dtype, e.dtype) && !k->training;
+  if (widened) e.dtype = p->type->dtype;
+  if (!driver_weight_fits(p, &e))
+    return diag_error(k->diags, DIAG_weights, (Loc){.file = file->file->path},
+                      "tensor '%s' does not have the type and shape of the weight: it is %s, the weight is %s", p->name,
+                      entry_text(k->diags->arena, t->entry), weight_text(k->diags->arena, k->m, p));
+  if (file->blob < 0) file->blob = module_blob(k->m, file->file->path, file->file->map.size);
+  if (widened) k->stored[number] = t->entry->dtype, k->widened = true;
+  point_at(p, file->blob, t->entry);
+  return true;
+}
+
+/* Warns of floats in the files that no weight takes: they belong to another model or have other names there.  A
  * checkpoint also has the optimizer's states, named WEIGHT:STATE. */
-static void warn_of_rest(Module *m, const Safetensors *s, Diags *diags) {
+static void warn_of_rest(const Taking *k) {
   enum { SHOWN = 4 };
-  Text t = {.arena = diags->arena};
+  Text t = {.arena = k->diags->arena};
   size_t left = 0;
-  for (size_t i = 0; i < s->n; i++) {
-    const SafetensorsEntry *e = &s->items[i];
-    bool state = safetensors_meta(s, "steps") && strchr(e->name, ':');
-    if (!dtype_is_float(e->dtype) || state || module_param(m, e->name)) continue;
-    if (left++ < SHOWN) text_printf(&t, "%s'%s'", left > 1 ? ", " : "", e->name);
+  for (size_t i = 0; i < k->files->n; i++) {
+    const StoredTensor *x = &k->files->items[i];
+    bool state = driver_files_meta(k->files, "steps") && strchr(x->name, ':');
+    if (!dtype_is_float(x->entry->dtype) || state || module_param(k->m, x->name)) continue;
+    if (left++ < SHOWN) text_printf(&t, "%s'%s'", left > 1 ? ", " : "", x->name);
   }
   if (left > SHOWN) text_printf(&t, " and %zu more", left - SHOWN);
   if (left)
-    diag_warning(diags, DIAG_weights, (Loc){.file = s->path}, "the model has no weight of this name: %s", text_str(&t));
+    diag_warning(k->diags, DIAG_weights, (Loc){.file = k->files->path}, "the model has no weight of this name: %s",
+                 text_str(&t));
 }
 
-bool driver_weights_from_file(Module *m, const char *path, Diags *diags) {
-  Safetensors *s = safetensors_open(diags, path);
-  if (!s) return false;
-  int blob = module_blob(m, path, s->map.size);
+bool driver_weights_from_file(Module *m, const char *path, bool training, Diags *diags) {
+  Taking k = {.m = m, .files = driver_files_open(diags, path), .training = training, .diags = diags};
+  if (!k.files) return false;
+  k.stored = ARENA_ARRAY(diags->arena, DType, m->params.n + 1);
   bool ok = true;
-  for (size_t i = 0; i < m->params.n; i++) {
-    Param *p = &m->params.items[i];
-    if (p->init == INIT_PREPARED) continue;
-    const SafetensorsEntry *e = safetensors_find(s, p->name);
-    if (!e && !p->trainable && safetensors_meta(s, "steps")) continue; /* a checkpoint has only trained values */
-    if (!e) ok = diag_error(diags, DIAG_weights, (Loc){.file = path}, "the file has no tensor '%s'", p->name);
-    else if (!driver_weight_fits(p, e))
-      ok = diag_error(diags, DIAG_weights, (Loc){.file = path},
-                      "tensor '%s' does not have the type and shape of the weight", p->name);
-    else point_at(p, blob, e);
-  }
-  warn_of_rest(m, s, diags);
-  safetensors_close(s);
-  return ok;
+  for (size_t i = 0; i < m->params.n; i++)
+    if (m->params.items[i].init != INIT_PREPARED) ok = take(&k, i) && ok;
+    else k.stored[i] = m->params.items[i].type->dtype;
+  warn_of_rest(&k);
+  driver_files_close(k.files);
+  return ok && (!k.widened || rewrite_stored(m, k.stored, diags));
 }
 
 /* ---- writing */

@@ -1,4 +1,4 @@
-/* driver/weights.h - --weights FILE.safetensors: the model's weights come from another file. */
+/* driver/weights.h - --weights FILE|DIR: the model's weights come from other files. */
 #ifndef APC_DRIVER_WEIGHTS_H
 #define APC_DRIVER_WEIGHTS_H
 
@@ -6,10 +6,12 @@
 #include "base/tensor.h"
 #include "ir/ir.h"
 
-/* Points every weight of the module at the tensor of its name, which must have its type and shape.  False after
- * diagnostics, which list all missing tensors at once (a checkpoint may lack statistics, which then keep the model's
- * values); warns of floats in the file that no weight takes. */
-bool driver_weights_from_file(Module *m, const char *path, Diags *diags);
+/* Points every weight of the module at the tensor of its name (driver/weight_files.h has the forms of `path`), which
+ * must have its shape and its type, or a narrower type of floats: such a weight is stored as in the file and cast,
+ * once, at loading.  Training takes no narrower types.  False after diagnostics, which list all missing tensors at once
+ * (a checkpoint may lack statistics, which then keep the model's values); warns of floats in the file that no weight
+ * takes. */
+bool driver_weights_from_file(Module *m, const char *path, bool training, Diags *diags);
 
 /* True if the tensor has the weight's type and shape. */
 bool driver_weight_fits(const Param *p, const SafetensorsEntry *e);

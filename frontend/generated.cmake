@@ -54,3 +54,13 @@ add_custom_command(
 set(dsl_generated ${dsl_out}/dsl.tab.c ${dsl_out}/dsl.lex.c ${dsl_out}/dsl_library.c ${dsl_out}/dsl.tab.h ${dsl_out}/dsl.lex.h)
 target_sources(apc_frontend PRIVATE ${dsl_generated})
 set_source_files_properties(${dsl_generated} PROPERTIES COMPILE_OPTIONS "-w;-I${dsl_out};-I${CMAKE_SOURCE_DIR}")
+
+# --- Hugging Face: the templates of models (frontend/hf/*.hf) as C arrays ---
+file(GLOB hf_templates CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/frontend/hf/*.hf)
+add_custom_command(
+  OUTPUT ${dsl_out}/hf_templates.c
+  COMMAND ${CMAKE_COMMAND} -DOUT=${dsl_out}/hf_templates.c "-DTEMPLATES=${hf_templates}"
+          -P ${CMAKE_SOURCE_DIR}/frontend/hf/embed.cmake
+  DEPENDS ${hf_templates} ${CMAKE_SOURCE_DIR}/frontend/hf/embed.cmake VERBATIM)
+target_sources(apc_frontend PRIVATE ${dsl_out}/hf_templates.c)
+set_source_files_properties(${dsl_out}/hf_templates.c PROPERTIES COMPILE_OPTIONS "-w;-I${CMAKE_SOURCE_DIR}")

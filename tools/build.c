@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "driver/weight_files.h"
 #include "ir/schedule.h"
 #include "passes/train/train.h"
 #include "tools/option_values.h"
@@ -114,11 +115,12 @@ static DriverEmbed embed(const Tool *t) {
 
 /* Sets *file to the source of the weights; with --weights ref or embed, NULL, as these name no source. */
 static bool weights_file(Tool *t, const char **file) {
-  const char *from = option_text(&t->options, OPT_weights), *dot = from ? strrchr(from, '.') : NULL;
+  const char *from = option_text(&t->options, OPT_weights);
   *file = from && embed(t) == EMBED_SMALL ? from : NULL;
-  if (!*file || (dot && strcmp(dot, ".safetensors") == 0)) return true;
+  if (!*file || driver_files_is_path(from)) return true;
   return diag_error(t->diags, DIAG_usage_value, (Loc){0},
-                    "option '--weights' takes ref, embed or FILE.safetensors, not '%s'", from);
+                    "option '--weights' takes ref, embed, FILE.safetensors, an .index.json or a folder, not '%s'",
+                    from);
 }
 
 static void show_stage(void *tool, const char *verb, const char *text) { tool_stage(tool, verb, "%s", text); }

@@ -15,9 +15,7 @@
 #include "tools/kept_options.h"
 #include "tools/tool.h"
 
-/* Commands that are not built have no function; tools/options.c refuses them with their options. */
 #define COMMAND_none(name) cmd_##name
-#define COMMAND_later_import_hf(name) NULL
 
 static int (*const commands[CMD_COUNT])(Tool *) = {
 #define COMMAND(name, word, arguments, later, brief) [CMD_##name] = COMMAND_##later(name),

@@ -62,6 +62,7 @@ int cmd_calibrate(Tool *t);
 int cmd_cache(Tool *t);
 int cmd_explain(Tool *t);
 int cmd_help(Tool *t);
+int cmd_import_hf(Tool *t);
 int cmd_version(Tool *t);
 
 /* ---- messages (tools/report.c) */

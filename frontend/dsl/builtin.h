@@ -4,7 +4,7 @@
 
 #include "frontend/dsl/eval.h"
 
-enum { MAX_ARGUMENTS = 9, MAX_EXTRA = 16 };
+enum { MAX_ARGUMENTS = 10, MAX_EXTRA = 16 };
 
 typedef struct Args {
   DslEval *ev;

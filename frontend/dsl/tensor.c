@@ -1,6 +1,7 @@
 /* frontend/dsl/tensor.c - built-in sources, reductions, look-ups and the operations of neural networks. */
 #include <math.h>
 #include <string.h>
+#include <string.h>
 
 #include "base/hash.h"
 #include "frontend/dsl/builtin.h"
@@ -315,15 +316,39 @@ static DslValue attention_results(Args *a, Val y, bool grouped, bool lse) {
   return lse ? value_list(2, items) : items[0];
 }
 
+/* Reads the bias of the scores: [s, t], [b, g, s, t] or [b, g, r, s, t]; *dims receives the IR's letters for it, NULL
+ * if there is none. */
+static bool attention_bias(Args *a, int i, const Type *q, const Type *k, Val *out, const char **dims) {
+  static const char *const letters[MAX_RANK + 1] = {[2] = "st", [4] = "bgst", [5] = "bgrst"};
+  *dims = NULL;
+  if (!arg_given(a, i)) return true;
+  if (!dsl_arg_tensor(a, i, out)) return false;
+  const Type *t = arg_type_of(a, *out);
+  const Expr *r = q->rank == 5 ? q->dims[2] : ex_const(a->ev->m, 1);
+  const Expr *want[] = {q->dims[0], q->dims[1], r, q->dims[q->rank - 2], k->dims[2]};
+  const char *spec = t->rank == 4 && q->rank == 5 ? NULL : letters[t->rank], *all = "bgrst";
+  bool fits = spec && t->dtype == q->dtype;
+  for (int d = 0; fits && d < t->rank; d++) fits = t->dims[d] == want[strchr(all, spec[d]) - all];
+  *dims = spec;
+  if (fits) return true;
+  const char *text = dsl_type_text(a->ev, t);
+  dsl_fail(a->ev, a->at[i], DIAG_dsl_shape,
+           "a bias %s does not fit queries %s: it must be [s,t], or have the dimensions of all scores", text,
+           dsl_type_text(a->ev, q));
+  return false;
+}
+
 DslValue dsl_fn_attention(Args *a) {
-  Val in[6];
+  Val in[7];
+  const char *bias;
   bool causal, lse;
   double scale;
   int64_t width;
   for (int i = 0; i < 3; i++)
     if (!dsl_arg_floats(a, i, &in[i])) return value_error();
   const Type *q = arg_type_of(a, in[0]), *k = arg_type_of(a, in[1]), *v = arg_type_of(a, in[2]);
-  if (!attention_shapes(a, q, k, v) || !dsl_arg_flag(a, 6, false, &causal) || !dsl_arg_flag(a, 8, false, &lse))
+  if (!attention_shapes(a, q, k, v) || !dsl_arg_flag(a, 6, false, &causal) || !dsl_arg_flag(a, 8, false, &lse) ||
+      !attention_bias(a, 9, q, k, &in[6], &bias))
     return value_error();
   bool known = ex_get_const(k->dims[3], &width) && width > 0;
   if (!known && !arg_given(a, 7))
@@ -338,8 +363,10 @@ DslValue dsl_fn_attention(Args *a) {
     in[5] = dsl_operand(a->ev, a->call, value_expr(k->dims[2]), type_get(a->ev->m, DT_i64, 0, NULL));
   else if (!arg_position(a, 5, &in[5])) return value_error();
   in[0] = group_queries(a, in[0]);
-  Attr attrs[] = {attr_f(AT_scale, scale), attr_i(AT_causal, causal), attr_i(AT_sums, 1)};
-  DslValue out = operation(a, OP_attention, 6, in, lse ? 3 : 2, attrs);
+  Attr attrs[] = {attr_f(AT_scale, scale), attr_i(AT_causal, causal), attr_i(AT_sums, 1), {0}};
+  int nattrs = lse ? 3 : 2;
+  if (bias) attrs[nattrs++] = attr_s(a->ev->m, AT_bias, bias);
+  DslValue out = operation(a, OP_attention, bias ? 7 : 6, in, nattrs, attrs);
   return out.kind == V_TENSOR ? attention_results(a, out.u.t, q->rank == 5, lse) : out;
 }
 
