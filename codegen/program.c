@@ -361,6 +361,14 @@ static void emit_view(EmitBody *b, const Unit *u) {
   b->tensor[u->out[0]] = emit_tensor(b->e, t.buffer, offset, emit_body_type(b, u->out[0]));
 }
 
+/* The checks of sizes that follow from this one come after it. */
+static void emit_bind(EmitBody *b, const Unit *u, const char *where) {
+  int symbol = (int)op_expr(&b->spec->l2->ops.items[u->op], AT_expr)->value;
+  emit_view(b, u);
+  emit_instr(b, PI_bind, where, b->e->symbols[symbol], 1, &b->tensor[u->out[0]], no_exprs(b));
+  emit_size_checks_of_bind(b, symbol);
+}
+
 static uint32_t group_of(EmitBody *b, const ProgramGroup *g) {
   Emitting *e = b->e;
   for (uint32_t i = 0; i < program_count_groups(e->b); i++) {
@@ -498,6 +506,7 @@ bool emit_unit(EmitBody *b) {
       emit_size_checks_of_loop(b, where);
       return true;
     case UNIT_REPEAT: emit_repeat(b, u, where); return true;
+    case UNIT_BIND: emit_bind(b, u, where); return true;
   }
   emit_time(b, start, u);
   return true;

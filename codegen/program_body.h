@@ -51,6 +51,8 @@ typedef struct EmitBody {
   EmitTransfers *transfers; /* the same; NULL if no other body waits for any */
   bool is_transfer;         /* this body is a transfer */
   int at;                   /* the unit being written */
+  int checks_bind;          /* checks of sizes being written: those that this computed size completes; -1: no such */
+  bool checks_in_loop;      /* or those of a loop's body, all of them */
   uint32_t writes;          /* launch: the number of tensors that the instruction being added writes */
   struct {
     uint32_t *items;
@@ -173,5 +175,6 @@ bool emit_has_panels(const Emitting *e);
  * Those of a loop are checked in its rounds, since it may have none; `name` is the loop's. */
 void emit_size_checks(EmitBody *b);
 void emit_size_checks_of_loop(EmitBody *b, const char *name);
+void emit_size_checks_of_bind(EmitBody *b, int symbol);
 
 #endif

@@ -1,5 +1,5 @@
 /* codegen/program_checks.c - checks of the sizes with which an entry's indices and slices stay inside their tables and
- * operands.
+ * operands.  Those of a computed size come after the bind of the last such size in them.
  *
  * In: the level-1 function, whose sizes are those of whole tensors; parts of ranks are inside if the whole is.  Out:
  * PI_check instructions.  The host evaluates those outside of loops before any rank begins (runtime/host/check.c).
@@ -9,7 +9,19 @@
 #include "codegen/program_body.h"
 #include "ir/index_bound.h"
 
+/* The computed size that is bound last, of those that the expressions use; -1 if none. */
+static int last_bound(const EmitBody *b, const Expr *x, const Expr *y) {
+  const Func *l1 = b->spec->l1;
+  for (size_t i = l1->ops.n; i-- > 0;) {
+    if (l1->ops.items[i].kind != OP_bind) continue;
+    int symbol = (int)op_expr(&l1->ops.items[i], AT_expr)->value;
+    if (ex_uses(x, symbol) || ex_uses(y, symbol)) return symbol;
+  }
+  return -1;
+}
+
 static void check(EmitBody *b, const char *name, const char *text, const Expr *value, const Expr *most) {
+  if (!b->checks_in_loop && last_bound(b, value, most) != b->checks_bind) return;
   const Expr *const list[] = {value, ex_const(b->e->m, 0), most};
   emit_instr(b, PI_check, name, emit_text(b->e, text), 0, NULL, emit_exprs(b->e, 3, list));
 }
@@ -66,12 +78,21 @@ static void check_slices(EmitBody *b, int loop) {
 }
 
 void emit_size_checks(EmitBody *b) {
+  b->checks_bind = -1;
+  check_indices(b);
+  check_slices(b, -1);
+}
+
+void emit_size_checks_of_bind(EmitBody *b, int symbol) {
+  b->checks_bind = symbol;
   check_indices(b);
   check_slices(b, -1);
 }
 
 void emit_size_checks_of_loop(EmitBody *b, const char *name) {
   const Loops *loops = &b->e->facts.level1;
+  b->checks_in_loop = true;
   for (int k = 0; k < loops->n; k++)
     if (strcmp(b->spec->l1->ops.items[loops->items[k].begin].name, name) == 0) check_slices(b, k);
+  b->checks_in_loop = false;
 }

@@ -122,7 +122,7 @@ bool emit_is_sent(const EmitBody *b, Val v) {
 
 void emit_waits(EmitBody *b, ProgramInstrKind kind, uint32_t n, const uint32_t *tensors) {
   const ProgramInstr next = {.kind = kind, .tensors.n = n, .dim = b->writes};
-  if (kind == PI_loop || kind == PI_repeat) emit_wait_all(b);
+  if (kind == PI_loop || kind == PI_repeat || kind == PI_bind) emit_wait_all(b);
   for (uint32_t t = 0; t < n; t++) wait_for_received(b, buffer_of(b, tensors[t]));
   for (size_t k = 0; k < b->pending.n;) {
     bool over = true;

@@ -93,7 +93,7 @@ void emit_find_uses(EmitBody *b) {
   find_loops(b);
   for (int i = 0; i < (int)u->n; i++) {
     const Unit *k = &u->items[i];
-    if (k->kind == UNIT_VIEW) b->root[k->out[0]] = b->root[k->in[0]];
+    if (k->kind == UNIT_VIEW || k->kind == UNIT_BIND) b->root[k->out[0]] = b->root[k->in[0]];
     for (int j = 0; j < k->nout; j++) def[k->out[j]] = i;
     for (int j = 0; j < k->nin; j++) {
       Val root = b->root[k->in[j]];

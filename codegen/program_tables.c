@@ -87,7 +87,9 @@ void emit_symbols(Emitting *e) {
   for (size_t i = 0; i < e->m->symbols.n; i++) {
     const Symbol *s = &e->m->symbols.items[i];
     if (s->axis >= 0) continue;
+    uint32_t most = s->most ? 1 + emit_expr(e, s->most) : 0; /* before all expressions that use the symbol */
     e->symbols[i] = program_add_symbols(e->b, &(ProgramSymbol){.name = emit_text(e, s->name),
+                                                               .most = most,
                                                                .min = s->min,
                                                                .max = s->max,
                                                                .multiple = s->multiple < 1 ? 1 : s->multiple,

@@ -59,7 +59,7 @@ static void find_units(Times *x) {
   for (int i = (int)x->units->n - 1; i >= 0; i--) {
     const Unit *u = &x->units->items[i];
     x->next[i] = x->first[u->op], x->first[u->op] = i;
-    for (int k = 0; k < u->nout && u->kind != UNIT_SOURCE && u->kind != UNIT_VIEW; k++)
+    for (int k = 0; k < u->nout && u->kind != UNIT_SOURCE && u->kind != UNIT_VIEW && u->kind != UNIT_BIND; k++)
       if (u->out[k] < nvalues) x->made_by[u->out[k]] = i;
   }
 }

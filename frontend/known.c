@@ -52,9 +52,10 @@ static Bounds div_bounds(Bounds x, Bounds y) {
   return r;
 }
 
-static Bounds symbol_bounds(const Module *m, const Expr *e) {
+static Bounds symbol_bounds(Module *m, const Expr *e) {
   const Symbol *s = &m->symbols.items[e->value];
   if (s->axis >= 0) return (Bounds){0, m->mesh.axes[s->axis].size - 1};
+  if (s->most) return (Bounds){s->min, known_bounds(m, s->most).high};
   return (Bounds){s->min, s->max ? s->max : INT64_MAX};
 }
 
@@ -156,10 +157,10 @@ bool known_need(Module *m, const Expr *e, int64_t least) {
     raised[i] = s->axis < 0 && s->min == 0 && ex_uses(e, (int)i);
     if (raised[i]) s->min = 1;
   }
-  if (known_bounds(m, e).low >= least) return true;
-  for (size_t i = 0; i < m->symbols.n; i++)
-    if (raised[i]) m->symbols.items[i].min = 0;
-  return false;
+  bool holds = known_bounds(m, e).low >= least;
+  for (size_t i = 0; i < m->symbols.n; i++) /* of computed sizes that is no assumption: programs check them */
+    if (raised[i] && (!holds || m->symbols.items[i].most)) m->symbols.items[i].min = 0;
+  return holds;
 }
 
 bool known_ge(Module *m, const Expr *a, const Expr *b) { return known_bounds(m, ex_sub(m, a, b)).low >= 0; }

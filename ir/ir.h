@@ -100,6 +100,7 @@ typedef struct Symbol {
   int axis;                   /* mesh axis of a coordinate, -1 for a dimension */
   int64_t min, max, multiple; /* legal sizes of a dimension: min >= 0; max 0 means no limit; multiple >= 1 */
   int64_t hint;               /* the size to plan for; 0 means none given */
+  const Expr *most;           /* of a computed size, which a `bind` sets: the bound of its values; NULL for others */
 } Symbol;
 
 /* ---- weights and state (D27, D28) */
@@ -307,6 +308,17 @@ const char *module_string(Module *m, const char *s); /* interned: equal strings 
 
 int module_symbol(Module *m, const char *name); /* finds or adds a dimension symbol; finds a coordinate "@x" or dies */
 int module_symbol_find(const Module *m, const char *name); /* -1 if there is none */
+/* Adds a computed size: a dimension that a `bind` sets when the program runs, from 0 to `most`, an expression of
+ * earlier dimensions.  Its name is `wanted`, or `wanted`.1, .2 ... */
+int module_symbol_computed(Module *m, const char *wanted, const Expr *most);
+/* True if the expression uses a computed size. */
+bool ex_uses_computed(const Module *m, const Expr *e);
+/* Sets all computed sizes to their bounds, in order, under the values of the others; 0 where a bound has no value. */
+void module_bound_computed(const Module *m, int64_t *values);
+/* True if types or attributes of the operation use the symbol. */
+bool op_uses_symbol(const Func *f, const Op *op, int symbol);
+/* True if the function binds a computed size. */
+bool func_binds(const Func *f);
 /* The first legal multiple that is at least `size` (which must not be negative); the last one below 2^63 if none is. */
 int64_t module_symbol_from(const Symbol *s, int64_t size);
 int module_blob(Module *m, const char *path, uint64_t bytes);           /* finds or adds a file; returns its index */

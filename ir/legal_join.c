@@ -11,7 +11,7 @@ typedef struct Joining {
   const DeviceTraits *device;
   const Func *f;
   int *uses, *user; /* by value: number of operands and outputs that it is, and the last operation that reads it */
-  int *segment;     /* by operation: number of starts and ends of loops before it */
+  int *segment;     /* by operation: number of starts and ends of loops, and of binds, before it */
   bool *constant;   /* by value: depends on constants only, so it may be computed once for all micro-batches */
   LegalJoin *joins;
 } Joining;
@@ -47,7 +47,7 @@ static void find_uses(Joining *j, Arena *a) {
   for (size_t i = 0; i < f->ops.n; i++) {
     const Op *op = &f->ops.items[i];
     bool constant = op->nin ? true : op_is_constant(op->kind);
-    j->segment[i + 1] = j->segment[i] + op_is_loop_part(op->kind);
+    j->segment[i + 1] = j->segment[i] + (op_is_loop_part(op->kind) || op->kind == OP_bind);
     for (int k = 0; k < op->nin; k++) constant = constant && j->constant[op->in[k]];
     if (op->out) j->constant[op->out] = constant;
     for (int k = 0; k < op->nin && op->kind != OP_copy; k++)

@@ -51,7 +51,7 @@ int64_t module_symbol_from(const Symbol *s, int64_t size) {
 }
 
 static int symbol_add(Module *m, const char *name, int axis) {
-  Symbol s = {module_string(m, name), axis, 0, 0, 1, 0};
+  Symbol s = {module_string(m, name), axis, 0, 0, 1, 0, NULL};
   ARENA_PUSH(m->arena, &m->symbols, s);
   return (int)m->symbols.n - 1;
 }
@@ -61,6 +61,47 @@ int module_symbol(Module *m, const char *name) {
   if (found >= 0) return found;
   if (name[0] == '@') die("no mesh axis for coordinate %s", name);
   return symbol_add(m, name, -1);
+}
+
+int module_symbol_computed(Module *m, const char *wanted, const Expr *most) {
+  const char *name = wanted;
+  for (int i = 1; module_symbol_find(m, name) >= 0; i++) name = arena_printf(m->arena, "%s.%d", wanted, i);
+  int symbol = symbol_add(m, name, -1);
+  m->symbols.items[symbol].most = most;
+  return symbol;
+}
+
+bool ex_uses_computed(const Module *m, const Expr *e) {
+  if (e->kind == EX_SYM) return m->symbols.items[e->value].most != NULL;
+  for (int i = 0; i < e->n; i++)
+    if (ex_uses_computed(m, e->args[i])) return true;
+  return false;
+}
+
+void module_bound_computed(const Module *m, int64_t *values) {
+  for (size_t i = 0; i < m->symbols.n; i++) {
+    const Expr *most = m->symbols.items[i].most;
+    if (most && (!ex_eval(most, values, &values[i]) || values[i] < 0)) values[i] = 0;
+  }
+}
+
+bool op_uses_symbol(const Func *f, const Op *op, int symbol) {
+  for (Val v = op->out; v < op_end(op); v++)
+    for (int d = 0; d < type_of(f, v)->rank; d++)
+      if (ex_uses(type_of(f, v)->dims[d], symbol)) return true;
+  for (int i = 0; i < op->nattrs; i++) {
+    const Attr *a = &op->attrs[i];
+    if (attr_kind(a->key) == AK_EXPR && ex_uses(a->u.e, symbol)) return true;
+    for (int k = 0; attr_kind(a->key) == AK_EXPRS && k < a->n; k++)
+      if (ex_uses(a->u.exprs[k], symbol)) return true;
+  }
+  return false;
+}
+
+bool func_binds(const Func *f) {
+  for (size_t i = 0; i < f->ops.n; i++)
+    if (f->ops.items[i].kind == OP_bind) return true;
+  return false;
 }
 
 void module_set_mesh(Module *m, const Mesh *mesh) {

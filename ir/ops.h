@@ -77,8 +77,8 @@ bool op_is_constant(OpKind k);
 
 /* Reads or writes a state of the module: read, write. */
 bool op_is_state(OpKind k);
-/* Must not be repeated or omitted: it writes a state or draws random numbers.  A call may act too; calls_of
- * (ir/calls.h) tells. */
+/* Must not be repeated or omitted: it writes a state, draws random numbers or binds a size.  A call may act too;
+ * calls_of (ir/calls.h) tells. */
 bool op_acts(OpKind k);
 
 /* ---- elements */

@@ -339,6 +339,12 @@ static void symbol(Parser *p) {
     if (*field < (field == &s->multiple ? 1 : 0)) parse_fail(p, start, "out of range");
   }
   check_symbol(p, begin, s);
+  start = p->at;
+  if (!parse_accept_word(p, "most")) return;
+  if (s->min || s->max || s->multiple > 1) parse_fail(p, start, "a computed size has no min, max or multiple");
+  const Expr *most = parse_expr(p); /* may move the array */
+  if (ex_uses(most, index)) parse_fail(p, start, "the bound of %s uses it", name);
+  p->m->symbols.items[index].most = most;
 }
 
 /* shares 2:1:1 */

@@ -145,13 +145,14 @@ static void print_mesh(Text *t, const Mesh *mesh) {
   text_add(t, "\n");
 }
 
-static void print_symbol(Text *t, const Symbol *s) {
+static void print_symbol(const Module *m, Text *t, const Symbol *s) {
   if (s->axis >= 0) return; /* coordinates are printed with the mesh */
   text_printf(t, "symbol %s", s->name);
   if (s->min) text_printf(t, " min %lld", (long long)s->min);
   if (s->max) text_printf(t, " max %lld", (long long)s->max);
   if (s->multiple > 1) text_printf(t, " multiple %lld", (long long)s->multiple);
   if (s->hint) text_printf(t, " hint %lld", (long long)s->hint);
+  if (s->most) text_add(t, " most "), ex_print(m, t, s->most);
   text_add(t, "\n");
 }
 
@@ -193,7 +194,7 @@ static void print_param(const Module *m, Text *t, const Param *p) {
 
 void module_print(const Module *m, Text *t) {
   text_add(t, "apc.ir 1\n");
-  for (size_t i = 0; i < m->symbols.n; i++) print_symbol(t, &m->symbols.items[i]);
+  for (size_t i = 0; i < m->symbols.n; i++) print_symbol(m, t, &m->symbols.items[i]);
   print_mesh(t, &m->mesh);
   for (size_t i = 0; i < m->blobs.n; i++) {
     text_add(t, "blob ");

@@ -222,19 +222,6 @@ static int micro_batch_symbol(const Mesh *mesh) {
   return -1;
 }
 
-static bool asks_micro_batch(const Verify *v, const Op *op, int symbol) {
-  for (Val k = op->out; k < op_end(op); k++)
-    for (int d = 0; d < type_of(v->f, k)->rank; d++)
-      if (ex_uses(type_of(v->f, k)->dims[d], symbol)) return true;
-  for (int i = 0; i < op->nattrs; i++) {
-    const Attr *a = &op->attrs[i];
-    if (attr_kind(a->key) == AK_EXPR && ex_uses(a->u.e, symbol)) return true;
-    for (int k = 0; attr_kind(a->key) == AK_EXPRS && k < a->n; k++)
-      if (ex_uses(a->u.exprs[k], symbol)) return true;
-  }
-  return false;
-}
-
 /* By value: true if it is the same in all micro-batches, because it depends on inputs, weights and constants only. */
 static const bool *made_of_sources(Arena *a, const Func *f) {
   bool *of = ARENA_ARRAY(a, bool, f->values.n);
@@ -260,7 +247,7 @@ static void check_phase(Verify *v, const Op *op, const bool *sources) {
   if (op->phase == PH_pre && (op_is_loop_part(op->kind) || op->kind == OP_write))
     broken(v, op, "V25", "%s in phase pre", op_name(op->kind));
   if (op->kind == OP_accumulate && !each) broken(v, op, "V25", "accumulate in phase %s", phase_name(op->phase));
-  if (v->f->level == 2 && !each && (symbol < 0 || asks_micro_batch(v, op, symbol)))
+  if (v->f->level == 2 && !each && (symbol < 0 || op_uses_symbol(v->f, op, symbol)))
     broken(v, op, "V25", "phase %s, but the operation depends on the micro-batch, or the mesh has none",
            phase_name(op->phase));
   if (op_is_declared(op->kind))
@@ -306,6 +293,49 @@ static void check_reduction(Verify *v, const Op *op) {
 static void check_size(Verify *v, const Op *op) {
   const Expr *e = op->kind == OP_loop ? op_expr(op, AT_trips) : op->kind == OP_size ? op_expr(op, AT_expr) : NULL;
   if (e && ex_uses_coordinate(v->m, e)) broken(v, op, "V11", "the expression uses a mesh coordinate");
+}
+
+/* ---- computed sizes */
+
+/* The computed size that a bind sets; -1 if it names none. */
+static int bound_symbol(const Module *m, const Op *op) {
+  const Expr *e = op_expr(op, AT_expr);
+  return e->kind == EX_SYM && m->symbols.items[e->value].most ? (int)e->value : -1;
+}
+
+/* V27: a bind sets a computed size, once in its function; operations that use the size stand below the bind, in its
+ * stage; sources from outside do not use it. */
+static void check_uses(Verify *v, const Op *op, const Op *const *bound) {
+  const Module *m = v->m;
+  for (size_t s = 0; s < m->symbols.n; s++) {
+    if (!m->symbols.items[s].most || !op_uses_symbol(v->f, op, (int)s)) continue;
+    const char *name = m->symbols.items[s].name;
+    if (op_is_declared(op->kind)) broken(v, op, "V27", "a source uses the computed size %s", name);
+    else if (!bound[s]) broken(v, op, "V27", "the computed size %s is not bound above", name);
+    else if (bound[s]->stage != op->stage) broken(v, op, "V27", "the computed size %s is bound in another stage", name);
+  }
+}
+
+static void check_bind(Verify *v, const Op *op, const Op **bound) {
+  int symbol = bound_symbol(v->m, op);
+  if (symbol < 0) broken(v, op, "V27", "the expression is not a computed size");
+  else if (bound[symbol]) broken(v, op, "V27", "%s is bound twice", v->m->symbols.items[symbol].name);
+  else bound[symbol] = op;
+  if (v->f->level == 2 && micro_batch_symbol(&v->m->mesh) >= 0) broken(v, op, "V27", "a bind with micro-batches");
+}
+
+static void check_computed(Verify *v) {
+  bool any = func_binds(v->f);
+  for (size_t s = 0; s < v->m->symbols.n; s++) any |= v->m->symbols.items[s].most != NULL;
+  if (!any) return;
+  Arena *scratch = arena_new();
+  const Op **bound = ARENA_ARRAY(scratch, const Op *, v->m->symbols.n);
+  for (size_t i = 0; v->ok && i < v->f->ops.n; i++) {
+    const Op *op = &v->f->ops.items[i];
+    if (op->kind == OP_bind) check_bind(v, op, bound);
+    else check_uses(v, op, bound);
+  }
+  arena_free(scratch);
 }
 
 /* ---- loops */
@@ -389,7 +419,7 @@ static void check_loops(Verify *v) {
     if (op->kind == OP_leave && takes_leave(f, i)) broken(v, op, "V21", "operand 1 is another leave of the loop");
     if (loops.of[i] < 0) continue;
     if (op->phase == PH_pre) broken(v, op, "V25", "phase pre in a loop");
-    if (acts_once(v, op)) broken(v, op, "V22", "a write or random numbers in a loop");
+    if (acts_once(v, op)) broken(v, op, "V22", "a write, a bind or random numbers in a loop");
     if (op->kind == OP_transfer || op->stage != f->ops.items[loops.items[loops.of[i]].begin].stage)
       broken(v, op, "V22", "it leaves the pipeline stage of the loop");
   }
@@ -532,6 +562,7 @@ static bool check_func(Module *m, const Func *f, const Calls *calls, Diags *diag
   check_outputs(&v);
   if (v.ok) check_phases(&v);
   if (v.ok) check_loops(&v);
+  if (v.ok) check_computed(&v);
   return v.ok;
 }
 

@@ -72,6 +72,9 @@ static bool check_sections(Check *c) {
 static bool check_symbols(Check *c) {
   const Program *p = c->p;
   if (p->n_symbols > PROGRAM_MAX_SYMBOLS) return damaged(c, "it has too many symbols");
+  uint32_t computed = 0;
+  for (uint32_t i = 0; i < p->n_symbols; i++) computed += p->symbols[i].most != 0;
+  if (computed > PROGRAM_MAX_COMPUTED) return damaged(c, "it has too many computed sizes");
   for (uint32_t i = 0; i < p->n_symbols; i++) {
     const ProgramSymbol *s = &p->symbols[i];
     NEED(text_ok(c, s->name), "symbols", i, "the name");
@@ -123,6 +126,8 @@ static bool check_exprs(Check *c) {
     if (e->kind == PX_sym) {
       NEED(e->a < p->n_symbols, "exprs", i, "the symbol");
       p->expr_uses[i] = PROGRAM_USES_SYMBOL;
+      if (p->symbols[e->a].most) p->expr_uses[i] |= PROGRAM_USES_COMPUTED;
+      NEED(p->symbols[e->a].most <= i, "exprs", i, "the symbol's bound");
     } else if (e->kind == PX_coordinate) {
       NEED(e->a < p->n_axes, "exprs", i, "the axis");
       p->expr_uses[i] = e->a == p->mb_axis ? PROGRAM_USES_MICRO_BATCH : PROGRAM_USES_PLACE;
@@ -132,6 +137,11 @@ static bool check_exprs(Check *c) {
     }
     p->uses |= p->expr_uses[i];
   }
+  for (uint32_t i = 0; i < p->n_symbols; i++)
+    NEED(!p->symbols[i].most ||
+             (expr_ok(c, p->symbols[i].most - 1) &&
+              !(p->expr_uses[p->symbols[i].most - 1] & ~(PROGRAM_USES_SYMBOL | PROGRAM_USES_COMPUTED))),
+         "symbols", i, "the bound");
   return true;
 }
 
@@ -286,7 +296,8 @@ static bool check_states(Check *c) {
     NEED(dtype_ok(s->dtype), "states", i, "the type");
     NEED(s->stage < p->stages, "states", i, "the stage");
     NEED(persistent_buffer_ok(c, s->buffer, PC_state, s->stage), "states", i, "the buffer");
-    NEED(dims_ok(c, s->dims, PROGRAM_USES_PLACE | PROGRAM_USES_MICRO_BATCH), "states", i, "the shape");
+    NEED(dims_ok(c, s->dims, PROGRAM_USES_PLACE | PROGRAM_USES_MICRO_BATCH | PROGRAM_USES_COMPUTED), "states", i,
+         "the shape");
     bool whole = p->buffers[s->buffer].slots == p->micro_batches; /* a slot for the part of each micro-batch */
     NEED(exprs_ok(c, s->interval, 2 * s->dims.n, whole ? 0 : PROGRAM_USES_MICRO_BATCH), "states", i, "the part");
   }

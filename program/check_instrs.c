@@ -71,6 +71,7 @@ static bool object_ok(const Check *c, const ProgramInstr *x, const ProgramBody *
     case PO_OUTPUT: return x->object < e->n_outputs;
     case PO_PARAM: return x->object < p->n_params;
     case PO_TEXT: return text_ok(c, x->object);
+    case PO_SYMBOL: return x->object < p->n_symbols && p->symbols[x->object].most;
   }
   return false;
 }
@@ -162,7 +163,9 @@ static bool meaning_ok(const Check *c, const ProgramInstr *x, const ProgramBody 
     case PI_send: return p->groups[x->object].from == b->stage;
     case PI_recv: return p->groups[x->object].to == b->stage;
     case PI_wait: return x->event < p->header->n_events;
-    case PI_feed: return like_port(p, x, e->inputs + x->object);
+    case PI_feed:
+      return like_port(p, x, e->inputs + x->object) &&
+             exprs_ok(c, p->ports[e->inputs + x->object].dims, operand(p, x, 0)->extents.n, PROGRAM_USES_COMPUTED);
     case PI_fetch: return like_port(p, x, e->outputs + x->object) && x->mask >> p->n_axes == 0;
     case PI_load: {
       const ProgramParam *w = &p->params[x->object];
@@ -170,6 +173,9 @@ static bool meaning_ok(const Check *c, const ProgramInstr *x, const ProgramBody 
       return e->prepare && w->stage == b->stage && w->buffer == PROGRAM_NONE && w->dtype == t->dtype &&
              w->dims.n == t->extents.n;
     }
+    case PI_bind:
+      return is_scalar(operand(p, x, 0), DT_i64) && p->stages == 1 && p->mb_axis == PROGRAM_NONE && !e->prepare &&
+             x->guard == PROGRAM_NONE;
     case PI_loop: return is_scalar(operand(p, x, 0), DT_i64) && is_scalar(operand(p, x, 1), DT_i64);
     case PI_repeat:
       return is_scalar(operand(p, x, 0), DT_i64) && (x->tensors.n == 1 || is_scalar(operand(p, x, 1), DT_bool));
@@ -233,6 +239,7 @@ static bool check_loops(Check *c, uint32_t begin, uint32_t end) {
            "instrs", i, "the loop");
       n--;
     } else {
+      NEED(n == 0 || x->kind != PI_bind, "instrs", i, "the loop around");
       NEED(n == 0 || (x->kind != PI_send && x->kind != PI_recv && x->kind != PI_feed && x->kind != PI_fetch), "instrs",
            i, "the loop around");
     }

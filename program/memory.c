@@ -83,9 +83,11 @@ static RtStatus measure(const Planner *q, int64_t *values) {
   for (uint32_t r = 0; !status && r < p->ranks_per_stage; r++) {
     int64_t c[PROGRAM_MAX_AXES];
     program_coordinates(p, q->stage * p->ranks_per_stage + r, c);
-    status =
-        r == 0 ? program_eval(p, q->symbols, c, values, q->error)
-               : program_eval_again(p, PROGRAM_USES_PLACE | PROGRAM_USES_MICRO_BATCH, q->symbols, c, values, q->error);
+    if (p->uses & PROGRAM_USES_COMPUTED) status = program_eval_most(p, q->symbols, c, values, q->error);
+    else
+      status = r == 0 ? program_eval(p, q->symbols, c, values, q->error)
+                      : program_eval_again(p, PROGRAM_USES_PLACE | PROGRAM_USES_MICRO_BATCH, q->symbols, c, values,
+                                           q->error);
     if (!status) status = measure_rank(q, &s, r == 0, c, values);
   }
   free(s.items);

@@ -3,6 +3,8 @@
  * Sizes.  A buffer's slot takes the largest value of its bytes expression over all ranks of its stage and all
  * micro-batches, rounded up to PROGRAM_ALIGN; so offsets are equal on all ranks of a class.
  *
+ * Of computed sizes only the bounds count (program_eval_most), so that all requests of the same inputs have one plan.
+ *
  * Packing.  Persistent buffers follow each other.  Buffers of an entry are packed per space (arena, window) by their
  * lifetimes: in descending order of size, each goes to the lowest offset where it overlaps no placed buffer that is
  * live at the same time ("greedy by size": Pisarchyk and Lee, "Efficient Memory Management for Deep Neural Net

@@ -293,7 +293,7 @@ static RtStatus check_plan(const Program *p, uint32_t entry, uint32_t stage, con
 
 RtStatus memory_check_all(const Program *p, RtError *error) {
   int64_t symbols[PROGRAM_MAX_SYMBOLS + 1];
-  for (uint32_t s = 0; s < p->n_symbols; s++) symbols[s] = program_default_size(&p->symbols[s]);
+  program_default_sizes(p, symbols);
   RtStatus status = RT_OK;
   if (!traffic_has_sizes(p, symbols)) return RT_OK;
   for (uint32_t i = 0; i < p->n_entries * p->stages && !status; i++)

@@ -360,7 +360,7 @@ RtStatus order_check(const Program *p, uint32_t entry, const int64_t *symbols, R
 
 RtStatus order_check_all(const Program *p, RtError *error) {
   int64_t symbols[PROGRAM_MAX_SYMBOLS + 1];
-  for (uint32_t s = 0; s < p->n_symbols; s++) symbols[s] = program_default_size(&p->symbols[s]);
+  program_default_sizes(p, symbols);
   bool sizes = traffic_has_sizes(p, symbols);
   RtStatus status = RT_OK;
   for (uint32_t e = 0; e < p->n_entries && !status; e++) status = order_check(p, e, sizes ? symbols : NULL, error);

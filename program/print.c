@@ -44,7 +44,9 @@ static void print_mesh(const Program *p, Text *t) {
     text_printf(t, "symbol %s min %" PRId64, program_text(p, s->name), s->min);
     if (s->max) text_printf(t, " max %" PRId64, s->max);
     if (s->multiple > 1) text_printf(t, " multiple %" PRId64, s->multiple);
+    char most[200];
     if (s->hint) text_printf(t, " hint %" PRId64, s->hint);
+    if (s->most) text_printf(t, " most %s", program_expr_text(p, s->most - 1, most, sizeof most));
     text_add(t, "\n");
   }
   text_add(t, "mesh [");
@@ -170,6 +172,7 @@ static void print_object(const Program *p, Text *t, const ProgramInstr *x, const
     case PO_INPUT: text_printf(t, " %s", program_text(p, p->ports[e->inputs + x->object].name)); return;
     case PO_OUTPUT: text_printf(t, " %s", program_text(p, p->ports[e->outputs + x->object].name)); return;
     case PO_PARAM: text_printf(t, " %s", program_text(p, p->params[x->object].name)); return;
+    case PO_SYMBOL: text_printf(t, " %s", program_text(p, p->symbols[x->object].name)); return;
     case PO_TEXT:
       text_add(t, " ");
       text_quoted(t, program_text(p, x->object));

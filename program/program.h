@@ -14,6 +14,11 @@
  * the symbols from the shapes of its inputs; then the whole table is evaluated, in order, for this rank (and each
  * micro-batch).  Uneven shards and late-bound dimensions are the same thing.
  *
+ * Computed sizes.  A symbol with a bound is set by `bind`, from data, at most once in a request.  Before that it has
+ * the value of its bound.  When it is set, expressions are evaluated again; memory is always that of the largest
+ * values, so that nothing moves.  Outputs may have computed extents; inputs and states have none.  Only programs
+ * without stages and micro-batches have them.
+ *
  * Schedule.  Each entry and stage has rows (phase, body, micro-batch); a body is a list of instructions, all of one
  * stage and phase.  Its phase (base/phase.def) says whether it is called once or once for every micro-batch; these
  * calls come in ascending order, so that a buffer with one slot per live micro-batch suffices, and sums over
@@ -74,13 +79,14 @@
 #define PROGRAM_NONE UINT32_MAX
 
 enum {
-  PROGRAM_VERSION = 15,
+  PROGRAM_VERSION = 16,
   PROGRAM_PAGE = 4096,  /* alignment of embedded ranges in the image */
   PROGRAM_ALIGN = 64,   /* alignment of buffers and of their slots */
   PROGRAM_MAX_RANK = 8, /* dimensions of a tensor */
   PROGRAM_MAX_AXES = 8,
   PROGRAM_MAX_RANKS = 1 << 17, /* bounds all that is made per rank; the image does not grow with ranks */
   PROGRAM_MAX_SYMBOLS = LIMIT_SYMBOLS,
+  PROGRAM_MAX_COMPUTED = 256, /* computed sizes */
   PROGRAM_MAX_BATCH_LOOPS = 6,
   PROGRAM_MAX_WORDS = 4095, /* addresses and scalars of a kernel: 32 KiB, less the driver's share */
   PROGRAM_MAX_MICRO_BATCHES = 2048,
@@ -146,7 +152,16 @@ typedef enum ProgramInstrKind {
 } ProgramInstrKind;
 
 /* The kind of thing that ProgramInstr.object indexes. */
-typedef enum ProgramObject { PO_NONE, PO_KERNEL, PO_GROUP, PO_INPUT, PO_OUTPUT, PO_PARAM, PO_TEXT } ProgramObject;
+typedef enum ProgramObject {
+  PO_NONE,
+  PO_KERNEL,
+  PO_GROUP,
+  PO_INPUT,
+  PO_OUTPUT,
+  PO_PARAM,
+  PO_TEXT,
+  PO_SYMBOL
+} ProgramObject;
 
 /* ---- records.  Field types are fixed, no padding; `zero` fields are 0. */
 
@@ -155,7 +170,9 @@ typedef struct ProgramList {
 } ProgramList;
 
 typedef struct ProgramSymbol {
-  uint32_t name, zero;
+  uint32_t name;
+  uint32_t most;                    /* 1 + the expression of the bound of a computed size, which comes before all
+                                       expressions of the size; 0 for sizes that inputs bind */
   int64_t min, max, multiple, hint; /* min >= 0; max 0: no limit; multiple >= 1; hint 0: none */
 } ProgramSymbol;
 
@@ -370,7 +387,12 @@ typedef struct Program {
   uint8_t uses;           /* union over all expressions */
 } Program;
 
-enum { PROGRAM_USES_SYMBOL = 1, PROGRAM_USES_PLACE = 2, PROGRAM_USES_MICRO_BATCH = 4 };
+enum {
+  PROGRAM_USES_SYMBOL = 1,
+  PROGRAM_USES_PLACE = 2,
+  PROGRAM_USES_MICRO_BATCH = 4,
+  PROGRAM_USES_COMPUTED = 8 /* computed sizes, which are symbols too */
+};
 
 /* Opens an image in place; it must outlive the Program and be aligned to 8.  `bytes` are available: at least the
  * tables; the loader checks that the embedded ranges, up to header->image_bytes, are available as well.
@@ -441,6 +463,13 @@ RtStatus program_eval(const Program *p, const int64_t *symbols, const int64_t *c
 RtStatus program_eval_again(const Program *p, uint8_t uses, const int64_t *symbols, const int64_t *coordinates,
                             int64_t *values, RtError *error);
 
+/* The most that the expressions may be under any values of the computed sizes, by arithmetic of intervals; INT64_MAX
+ * where there is no limit.  RT_FAILED without memory. */
+RtStatus program_eval_most(const Program *p, const int64_t *symbols, const int64_t *coordinates, int64_t *values,
+                           RtError *error);
+/* Sets the computed sizes that are not `known` to their bounds under the other symbols; known NULL: none is. */
+RtStatus program_bound_computed(const Program *p, const bool *known, int64_t *symbols, RtError *error);
+
 typedef struct ProgramShape {
   int rank; /* -1 if unknown: it follows from the other inputs */
   int64_t dims[PROGRAM_MAX_RANK];
@@ -456,12 +485,16 @@ RtStatus program_bind(const Program *p, uint32_t entry, const ProgramShape *shap
 RtStatus program_check_size(const ProgramSymbol *s, const char *name, int64_t extent, const char *who, RtError *error);
 /* Returns the hint, or without a hint the smallest allowed size above 0. */
 int64_t program_default_size(const ProgramSymbol *s);
+/* Sets all symbols: these sizes, and the bounds of computed ones. */
+void program_default_sizes(const Program *p, int64_t *symbols);
 /* Returns the smallest allowed size above 0. */
 int64_t program_least_size(const ProgramSymbol *s);
 /* Computes one expression without coordinates under bound symbols. */
 RtStatus program_value(const Program *p, uint32_t expr, const int64_t *symbols, int64_t *out, RtError *error);
 /* Returns the model FLOPs of an entry under bound symbols; NaN if they are unknown or a size has no value. */
 double program_flops(const Program *p, uint32_t entry, const int64_t *symbols);
+/* The same of the largest shape of a port, whatever the computed sizes are. */
+RtStatus program_port_most(const Program *p, uint32_t port, const int64_t *symbols, ProgramShape *out, RtError *error);
 /* Computes the shape of a port under bound symbols. */
 RtStatus program_port_shape(const Program *p, uint32_t port, const int64_t *symbols, ProgramShape *out, RtError *error);
 

@@ -65,6 +65,63 @@ RtStatus program_eval_again(const Program *p, uint8_t uses, const int64_t *symbo
   return p->uses & uses ? evaluate(p, uses, symbols, coordinates, values, error) : RT_OK;
 }
 
+/* ---- computed sizes */
+
+/* All values from lo to hi.  An end beyond 64 bits is the last number. */
+typedef struct Range {
+  int64_t lo, hi;
+} Range;
+
+static const Range anything = {INT64_MIN, INT64_MAX};
+
+static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+static int64_t largest(int64_t a, int64_t b) { return a > b ? a : b; }
+
+static Range range_of(uint32_t kind, Range a, Range b) {
+  int64_t v[4];
+  if (kind == PX_min) return (Range){least(a.lo, b.lo), least(a.hi, b.hi)};
+  if (kind == PX_max) return (Range){largest(a.lo, b.lo), largest(a.hi, b.hi)};
+  if (kind == PX_div) b.lo = largest(b.lo, 1); /* a divisor of 0 is an error when it is reached */
+  for (int i = 0; i < 4; i++)
+    if (!operate(kind, i & 1 ? a.hi : a.lo, i & 2 ? b.hi : b.lo, &v[i])) return anything;
+  if (kind == PX_add) return (Range){v[0], v[3]};
+  return (Range){least(least(v[0], v[1]), least(v[2], v[3])), largest(largest(v[0], v[1]), largest(v[2], v[3]))};
+}
+
+RtStatus program_eval_most(const Program *p, const int64_t *symbols, const int64_t *coordinates, int64_t *values,
+                           RtError *error) {
+  Range *r = malloc(sizeof *r * (p->n_exprs + 1u));
+  if (!r) return rt_error(error, RT_FAILED, "out of memory");
+  for (uint32_t i = 0; i < p->n_exprs; i++) {
+    const ProgramExpr *e = &p->exprs[i];
+    int64_t one = e->kind == PX_const ? e->value : e->kind == PX_coordinate ? coordinates[e->a] : 0;
+    if (e->kind > PX_coordinate) r[i] = range_of(e->kind, r[e->a], r[e->b]);
+    else if (e->kind != PX_sym) r[i] = (Range){one, one};
+    else if (p->symbols[e->a].most) r[i] = (Range){0, largest(r[p->symbols[e->a].most - 1].hi, 0)};
+    else r[i] = symbols ? (Range){symbols[e->a], symbols[e->a]} : (Range){0, 0};
+    values[i] = r[i].hi;
+  }
+  free(r);
+  return RT_OK;
+}
+
+RtStatus program_bound_computed(const Program *p, const bool *known, int64_t *symbols, RtError *error) {
+  if (!(p->uses & PROGRAM_USES_COMPUTED)) return RT_OK;
+  int64_t *values = malloc(sizeof *values * (p->n_exprs + 1u));
+  if (!values) return rt_error(error, RT_FAILED, "out of memory");
+  for (uint32_t i = 0; i < p->n_exprs; i++) {
+    const ProgramExpr *e = &p->exprs[i];
+    values[i] = e->kind == PX_const ? e->value : 0; /* also where there is no value, which is an error later */
+    if (e->kind > PX_coordinate && !operate(e->kind, values[e->a], values[e->b], &values[i])) values[i] = 0;
+    if (e->kind != PX_sym) continue;
+    uint32_t most = p->symbols[e->a].most;
+    if (most && !(known && known[e->a])) symbols[e->a] = largest(values[most - 1], 0);
+    values[i] = symbols[e->a];
+  }
+  free(values);
+  return RT_OK;
+}
+
 /* ---- text of expressions */
 
 typedef struct Cut {
@@ -236,6 +293,11 @@ static RtStatus solve_dims(const Program *p, uint32_t entry, const ProgramShape 
 
 int64_t program_default_size(const ProgramSymbol *s) { return s->hint ? s->hint : program_least_size(s); }
 
+void program_default_sizes(const Program *p, int64_t *symbols) {
+  for (uint32_t s = 0; s < p->n_symbols; s++) symbols[s] = program_default_size(&p->symbols[s]);
+  program_bound_computed(p, NULL, symbols, NULL);
+}
+
 int64_t program_least_size(const ProgramSymbol *s) {
   int64_t n = s->min > 1 ? s->min : 1, more = (s->multiple - n % s->multiple) % s->multiple;
   return n <= INT64_MAX - more && (s->max == 0 || n + more <= s->max) ? n + more : s->min;
@@ -248,6 +310,8 @@ static RtStatus bind_symbols(const Program *p, uint32_t entry, const ProgramShap
   for (uint32_t s = 0; !status && s < p->n_symbols; s++)
     if (symbols[s] >= 0) {
       const char *name = program_text(p, p->symbols[s].name);
+      if (p->symbols[s].most)
+        return rt_error(error, RT_BAD_INPUT, "%s cannot be chosen: the program computes it", name);
       status = program_check_size(&p->symbols[s], name, symbols[s], name, error);
       binder[s] = "";
     }
@@ -256,7 +320,7 @@ static RtStatus bind_symbols(const Program *p, uint32_t entry, const ProgramShap
   if (!status) status = solve_dims(p, entry, shapes, symbols, binder, error);
   for (uint32_t s = 0; s < p->n_symbols; s++)
     if (!binder[s]) symbols[s] = program_default_size(&p->symbols[s]);
-  return status;
+  return status ? status : program_bound_computed(p, NULL, symbols, error);
 }
 
 static RtStatus check_shapes(const Program *p, uint32_t entry, const ProgramShape *shapes, const int64_t *values,
@@ -313,12 +377,13 @@ double program_flops(const Program *p, uint32_t entry, const int64_t *symbols) {
   return sum;
 }
 
-RtStatus program_port_shape(const Program *p, uint32_t port, const int64_t *symbols, ProgramShape *out,
-                            RtError *error) {
+static RtStatus port_shape(const Program *p, uint32_t port, const int64_t *symbols, bool most, ProgramShape *out,
+                           RtError *error) {
   int64_t *values = malloc(sizeof *values * (p->n_exprs + 1u));
   if (!values) return rt_error(error, RT_FAILED, "out of memory");
   const int64_t coordinates[PROGRAM_MAX_AXES] = {0};
-  RtStatus status = program_eval(p, symbols, coordinates, values, error);
+  RtStatus status = most ? program_eval_most(p, symbols, coordinates, values, error)
+                         : program_eval(p, symbols, coordinates, values, error);
   const ProgramPort *t = &p->ports[port];
   *out = (ProgramShape){.rank = (int)t->dims.n};
   for (uint32_t d = 0; !status && d < t->dims.n; d++) {
@@ -329,4 +394,13 @@ RtStatus program_port_shape(const Program *p, uint32_t port, const int64_t *symb
   }
   free(values);
   return status;
+}
+
+RtStatus program_port_shape(const Program *p, uint32_t port, const int64_t *symbols, ProgramShape *out,
+                            RtError *error) {
+  return port_shape(p, port, symbols, false, out, error);
+}
+
+RtStatus program_port_most(const Program *p, uint32_t port, const int64_t *symbols, ProgramShape *out, RtError *error) {
+  return port_shape(p, port, symbols, (p->uses & PROGRAM_USES_COMPUTED) != 0, out, error);
 }

@@ -231,6 +231,15 @@ static bool close_loop(Matching *t, size_t i) {
   return true;
 }
 
+/* A computed size must be set to the same value. */
+static bool same_bind(Matching *t, const Op *bind) {
+  const Func *f = t->x->f;
+  for (size_t i = 0; i < f->ops.n; i++)
+    if (f->ops.items[i].kind == OP_bind && op_expr(&f->ops.items[i], AT_expr) == op_expr(bind, AT_expr))
+      return equal_values(t, f->ops.items[i].in[0], bind->in[0]) || fail(t, "the size %s", bind->name);
+  return fail(t, "the size %s", bind->name);
+}
+
 /* ---- the function */
 
 static bool *live_values(Arena *a, const Func *f) {
@@ -239,7 +248,7 @@ static bool *live_values(Arena *a, const Func *f) {
   for (int round = 0; round < 2; round++) /* loop parts are always live, even if their users come earlier */
     for (size_t i = f->ops.n; i-- > 0;) {
       const Op *op = &f->ops.items[i];
-      bool needed = !op->out || op_is_loop_part(op->kind);
+      bool needed = !op->out || op_is_loop_part(op->kind) || op->kind == OP_bind;
       for (Val v = op->out; v < op_end(op); v++) needed |= live[v];
       if (!needed) continue;
       for (int k = 0; k < op->nin; k++) live[op->in[k]] = true;
@@ -263,6 +272,7 @@ static bool match_op(Matching *t, size_t i, const bool *live) {
   const Op *op = &t->y->f->ops.items[i];
   if (op->kind == OP_loop) return enter_loop(t, i);
   if (op->kind == OP_repeat) return close_loop(t, i);
+  if (op->kind == OP_bind && !same_bind(t, op)) return false;
   if (op_is_loop_part(op->kind)) return true;
   for (Val v = op->out; v < op_end(op); v++) {
     Val u = live[v] ? func_find(t->x->f, name_of(t->y->f, v)) : 0;

@@ -582,7 +582,7 @@ static const Poly *by_op(const Ask *q) {
   if (q->a->failed) return poly_number(q->a, 0);
   if (k == OP_input && q->s->outer) return of_composite(q);
   if (!q->op->nin && k != OP_random && k != OP_opaque && k != OP_call) return source(q);
-  if (k == OP_copy || k == OP_accumulate || k == OP_within) return operand(q, 0, q->index);
+  if (k == OP_copy || k == OP_accumulate || k == OP_within || k == OP_bind) return operand(q, 0, q->index);
   if (elementwise(k)) return each(q);
   const Poly *sum = k == OP_scan ? running_sum(q) : NULL;
   if (sum) return sum;
@@ -633,7 +633,7 @@ const Poly *element_by_op(Elements *e, const Scope *s, Val v, const Expr *const 
 static bool is_plain(const Elements *e, const Scope *s, const Op *op) {
   if (s->of_sizes && s->of_sizes[op - s->f->ops.items]) return true;
   if (op->kind == OP_broadcast || op->kind == OP_transpose || op->kind == OP_copy || op->kind == OP_accumulate ||
-      op->kind == OP_within)
+      op->kind == OP_within || op->kind == OP_bind)
     return true;
   return !op->nin && (op->kind != OP_param || module_param(e->m, op_str(op, AT_name))->init != INIT_PREPARED);
 }

@@ -320,6 +320,8 @@ bool prove_range(Prover *p, const ProveWalk *w, size_t from, size_t to) {
       const Loop *l = &w->loops->items[w->loops->of[i]];
       if (!prove_loop(p, w, l)) return false;
       i = l->end - 1;
+    } else if (op->kind == OP_bind) {
+      if (!prove_bind(p, w, op)) return false;
     } else if (!prove_op(p, w->f, op, w->known, out)) {
       if (!w->needed || !op->out || any_needed(w, op)) return false;
       if (!p->idle.op) p->idle = (Proof){.verdict = UNKNOWN, .op = p->op, .reason = p->reason};
@@ -336,7 +338,7 @@ static const bool *needed_of(Module *m, const Func *f) {
   for (size_t i = f->ops.n; i-- > 0;) {
     const Op *op = &f->ops.items[i];
     bool frame = op->kind == OP_loop || op->kind == OP_carry || op->kind == OP_repeat || op->kind == OP_leave;
-    bool does = frame || op->kind == OP_write;
+    bool does = frame || op->kind == OP_write || op->kind == OP_bind;
     for (Val v = op->out; v < op_end(op); v++) does |= needed[v];
     for (int k = 0; k < op->nin && does; k++) needed[op->in[k]] = true;
     if (frame && op->out) needed[op->out] = true;

@@ -49,7 +49,7 @@ static bool is_float_product(const Func *f, const Op *op) {
 }
 
 static bool is_exact(const Module *m, const Func *f, const Op *op, const bool *exact) {
-  if (op->kind == OP_loop || is_broadcast(m, f, op)) return true;
+  if (op->kind == OP_loop || op->kind == OP_bind || is_broadcast(m, f, op)) return true;
   if (op->kind == OP_input || op->kind == OP_param) return !dtype_is_float(type_of(f, op->out)->dtype);
   if (!op->nin) return op->kind == OP_const || op->kind == OP_size || op->kind == OP_iota;
   bool all = op->kind != OP_call && op->kind != OP_result && op->kind != OP_opaque && !is_float_product(f, op);
@@ -58,7 +58,7 @@ static bool is_exact(const Module *m, const Func *f, const Op *op, const bool *e
 }
 
 const bool *controls_of(Module *m, const Func *f, const Loops *loops) {
-  if (!loops->n) return NULL;
+  if (!loops->n && !func_binds(f)) return NULL;
   bool *exact = ARENA_ARRAY(m->arena, bool, f->values.n), *spoiled = ARENA_ARRAY(m->arena, bool, f->values.n);
   for (bool more = true; more;) { /* a carry is exact until its next value is found not to be */
     more = false;
@@ -74,6 +74,17 @@ const bool *controls_of(Module *m, const Func *f, const Loops *loops) {
 static bool prove_control(Prover *p, const ProveWalk *w, Val v, const char *what) {
   if (w->known[v].relation.axes) return prove_fail(p, "%s is a partial result", what);
   return w->controls[v] || prove_fail(p, "%s is computed by every rank for itself", what);
+}
+
+/* Level 1 binds the same size to the same value. */
+bool prove_bind(Prover *p, const ProveWalk *w, const Op *op) {
+  const Terms *t = p->terms;
+  if (!prove_control(p, w, op->in[0], "the size")) return false;
+  w->known[op->out] = w->known[op->in[0]];
+  for (size_t i = 0; i < t->binds.n; i++)
+    if (t->binds.items[i].size == op_expr(op, AT_expr))
+      return t->binds.items[i].term == w->known[op->in[0]].term || prove_fail(p, "not the size that level 1 binds");
+  return prove_fail(p, "level 1 does not bind this size");
 }
 
 /* ---- a level-1 loop that begins alike */

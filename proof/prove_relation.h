@@ -174,6 +174,7 @@ bool prove_extents(Prover *p, const Type *local, Relation *r);
  * loops. */
 const bool *controls_of(Module *m, const Func *f, const Loops *loops);
 bool prove_loop(Prover *p, const ProveWalk *w, const Loop *l); /* the whole loop, with its leaves */
+bool prove_bind(Prover *p, const ProveWalk *w, const Op *op);
 
 /* prove_longer.c: the function with products as long as level 1's; the function itself if all are. */
 const Func *prove_shortened(Module *m, const Func *f);

@@ -268,8 +268,9 @@ Term *terms_of_func(Terms *t, const Func *f, const Term *inputs) {
     for (int k = 0; k < op->nin; k++) args[k] = terms[op->in[k]];
     if (op->kind == OP_input && inputs) {
       terms[op->out] = inputs[next_input++];
-    } else if (op->kind == OP_copy || op->kind == OP_accumulate || op->kind == OP_within) {
+    } else if (op->kind == OP_copy || op->kind == OP_accumulate || op->kind == OP_within || op->kind == OP_bind) {
       terms[op->out] = args[0];
+      if (op->kind == OP_bind) ARENA_PUSH(t->m->arena, &t->binds, ((BoundTerm){op_expr(op, AT_expr), args[0]}));
     } else if (defined_param(t, op)) {
       terms[op->out] = defined_param(t, op);
     } else if (op->kind == OP_write) {

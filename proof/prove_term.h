@@ -29,6 +29,12 @@ typedef struct Written {
   Term term;
 } Written;
 
+/* A computed size of level 1, and the value that it is set to. */
+typedef struct BoundTerm {
+  const Expr *size;
+  Term term;
+} BoundTerm;
+
 /* A level-1 loop. */
 typedef struct LoopTerms {
   int depth, ncarries; /* depth: number of enclosing loops */
@@ -67,6 +73,10 @@ typedef struct Terms {
     Written *items;
     size_t n, cap;
   } writes;
+  struct {
+    BoundTerm *items;
+    size_t n, cap;
+  } binds;
   struct {
     Written *items;
     size_t n, cap;

@@ -45,6 +45,7 @@ void trial_sizes(const Module *m, int number, int64_t *symbols) {
     symbols[i] = v;
     dimension++;
   }
+  module_bound_computed(m, symbols);
 }
 
 static double elements(const Type *t, const int64_t *symbols) {
@@ -289,6 +290,7 @@ static void limits(const Module *m, bool largest, int64_t *symbols) {
     if (s->axis < 0 && !largest) symbols[i] = module_symbol_from(s, s->min);
     if (s->axis < 0 && largest && s->max) symbols[i] = s->max / s->multiple * s->multiple;
   }
+  module_bound_computed(m, symbols);
 }
 
 /* Tries all sizes of one dimension if they are few, with the others small. */
@@ -296,10 +298,11 @@ static bool differ_along(Search *s, size_t symbol, int64_t *symbols) {
   enum { FEW = 64 };
   const Symbol *x = &s->m->symbols.items[symbol];
   int64_t step = x->multiple, first = (x->min + step - 1) / step * step;
-  if (x->axis >= 0 || (x->max && (x->max - first) / step > FEW)) return false;
+  if (x->axis >= 0 || x->most || (x->max && (x->max - first) / step > FEW)) return false;
   trial_sizes(s->m, 0, symbols);
   for (int64_t k = 0; k <= FEW && (!x->max || first + k * step <= x->max); k++) {
     symbols[symbol] = first + k * step;
+    module_bound_computed(s->m, symbols);
     if (differ_at(s, symbols)) return true;
   }
   return false;

@@ -168,6 +168,7 @@ static void run_unit(Memory *m, const Unit *u, const Runner *runner, bool share)
       break;
     case UNIT_WRITE: break; /* outputs show new states */
     case UNIT_COMM:
+    case UNIT_BIND:
     case UNIT_LOOP:
     case UNIT_REPEAT: CHECKF(false, "%s: unexpected unit", m->c->name);
   }

@@ -513,7 +513,7 @@ static void print_calls(const Print *k) {
 static void evaluate(Print *k) {
   const Program *p = k->p;
   RtError error = {0};
-  for (uint32_t i = 0; i < p->n_symbols; i++) k->symbols[i] = program_default_size(&p->symbols[i]);
+  program_default_sizes(p, k->symbols);
   if (program_values_open(p, &k->values, &error) != RT_OK ||
       program_values_bind(&k->values, k->symbols, 0, &error) != RT_OK)
     program_refused("a schedule", &error);

@@ -552,7 +552,7 @@ static void add_to_group(Work *w, int i, int *segment) {
     o->group = (int)w->groups.n - 1;
     return;
   }
-  *segment += o->class == WC_LOOP || o->class == WC_REPEAT;
+  *segment += o->class == WC_LOOP || o->class == WC_REPEAT || o->class == WC_BIND;
   WorkGroup g = {.n = 1,
                  .ops = ARENA_ARRAY(w->arena, int, 1),
                  .space = space_of(w, o),

@@ -200,6 +200,7 @@ static WorkClass class_of(const Work *w, const Op *op) {
     case OP_carry: return WC_LOOP;
     case OP_repeat:
     case OP_leave: return WC_REPEAT;
+    case OP_bind: return WC_BIND;
     case OP_opaque:
     case OP_call:
       if (w->f->level == 1) return WC_TEMPLATE;

@@ -17,6 +17,7 @@ typedef enum WorkClass {
   WC_WRITE,
   WC_LOOP,   /* loop, carry: one group, which begins a loop */
   WC_REPEAT, /* repeat, leave: one group, which ends it */
+  WC_BIND,   /* sets a computed size; like the border of a loop, no kernel spans it */
   WC_COMM,
   WC_VIEW, /* reshape: never computed */
   WC_GEMM,

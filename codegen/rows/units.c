@@ -269,6 +269,12 @@ static void add_repeat(Make *k, const WorkGroup *g) {
   u->out = results(k, g, 1);
 }
 
+static void add_bind(Make *k, const WorkOp *o) {
+  Unit *u = add_unit(k, UNIT_BIND, o);
+  u->nin = 1, u->in = o->op->in, u->nout = 1, u->out = values(k, 1, &o->op->out);
+  u->view_offset = ex_const(k->m, 0);
+}
+
 static bool in_memory(const Work *w, Val v) {
   int def = work_def(w, v);
   return def < 0 || !w->ops.items[def].virtual_;
@@ -285,6 +291,7 @@ static void add_group(Make *k, const WorkGroup *g) {
     case WC_TEMPLATE: add_template(k, o); return;
     case WC_LOOP: add_loop(k, g); return;
     case WC_REPEAT: add_repeat(k, g); return;
+    case WC_BIND: add_bind(k, o); return;
     case WC_VIEW:
     case WC_MAP:
     case WC_ROW:
@@ -355,7 +362,7 @@ static void print_conv(const Module *m, Text *t, const ConvUnit *c) {
 }
 
 void units_print(const Module *m, Text *t, const Func *l2, const UnitList *units) {
-  static const char *const names[] = {"source", "kernel", "gemm", "view", "comm", "write", "loop", "repeat"};
+  static const char *const names[] = {"source", "kernel", "gemm", "view", "comm", "write", "bind", "loop", "repeat"};
   for (size_t i = 0; i < units->n; i++) {
     const Unit *u = &units->items[i];
     if (u->phase) text_printf(t, "%s ", phase_name(u->phase));

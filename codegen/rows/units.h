@@ -30,6 +30,7 @@ typedef enum UnitKind {
   UNIT_COMM,   /* one communication operation; of a transfer the sending stage has the operand, the receiving stage the
                   result */
   UNIT_WRITE,  /* in[0] becomes the new value of the state */
+  UNIT_BIND,   /* sets a computed size to in[0], of which out[0] is a view; no kernel computes on both sides */
   UNIT_LOOP,   /* begins a loop of in[0] rounds: out[0] is the number of the round, carry out[k] begins as in[k] */
   UNIT_REPEAT  /* ends a loop: carry k becomes in[k - 1] or, at the end, out[k - 1]; an additional operand decides
                   whether another round follows */

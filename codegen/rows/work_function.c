@@ -9,7 +9,7 @@
 /* True if a result of the operation is needed: a leave also if the body reads its carry, a repeat if any of its leaves
  * is. */
 static bool is_root(const Op *op, const bool *value) {
-  bool asked = op->kind == OP_write;
+  bool asked = op->kind == OP_write || op->kind == OP_bind;
   for (Val v = op->out; v < op_end(op); v++) asked |= value[v];
   return asked || ((op->kind == OP_leave || op->kind == OP_repeat) && value[op->in[0]]);
 }

@@ -50,7 +50,8 @@ static bool can_wait(const Work *w, int from, int to) {
   if (made->phase != reader->phase || times_read(reader->op, made->op->out) != 1) return false;
   for (int i = from + 1; i < to; i++) {
     const WorkOp *o = &w->ops.items[i];
-    if (o->class == WC_LOOP || o->class == WC_REPEAT || times_read(o->op, made->op->out)) return false;
+    if (o->class == WC_LOOP || o->class == WC_REPEAT || o->class == WC_BIND || times_read(o->op, made->op->out))
+      return false;
   }
   return true;
 }

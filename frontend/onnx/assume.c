@@ -31,7 +31,7 @@ static bool in_range(const Symbol *s, int64_t min, int64_t max) {
 
 bool assume_range(Module *m, int symbol, int64_t min, int64_t max) {
   Symbol *s = &m->symbols.items[symbol];
-  if (!in_range(s, min, max)) return false;
+  if (s->most || !in_range(s, min, max)) return false;
   if (min > s->min) s->min = min;
   if (max && (!s->max || max < s->max)) s->max = max;
   return true;
@@ -41,7 +41,7 @@ bool assume_learn(const Module *m, OnnxAssumptions *a) {
   for (size_t i = 0; i < m->symbols.n; i++) {
     const Symbol *s = &m->symbols.items[i];
     const OnnxAssumption *known = assumption_of(a, s->name);
-    if (s->axis >= 0 || (s->min == (known ? known->min : 0) && s->max == (known ? known->max : 0))) continue;
+    if (s->axis >= 0 || s->most || (s->min == (known ? known->min : 0) && s->max == (known ? known->max : 0))) continue;
     OnnxAssumption *e = assumption(a, s->name);
     e->min = s->min, e->max = s->max;
     a->news = true;
@@ -133,7 +133,7 @@ static bool substitute(Module *m, OnnxAssumptions *a, int symbol, const Expr *by
   const Symbol *s = &m->symbols.items[symbol];
   Bounds b = known_bounds(m, by);
   int64_t least = s->min > 1 || !node ? s->min : 1; /* 0 is more likely a mistake, unless the user says so */
-  if (!polynomial(by) || b.high < least || (s->max && b.low > s->max)) return false;
+  if (!polynomial(by) || ex_uses_computed(m, by) || b.high < least || (s->max && b.low > s->max)) return false;
   Text t = {.arena = a->arena};
   ex_print(m, &t, by);
   OnnxAssumption *e = assumption(a, s->name);
@@ -167,7 +167,7 @@ static const Expr *solution(Module *m, const Expr *difference, int limit, int *s
     if (ex_uses(rest, alone)) continue;
     const Expr *value =
         ex_exact_div(m, ex_sub(m, ex_const(m, 0), rest), ex_const(m, coefficient < 0 ? -coefficient : coefficient));
-    if (!value || m->symbols.items[alone].axis >= 0) continue;
+    if (!value || m->symbols.items[alone].axis >= 0 || m->symbols.items[alone].most) continue;
     best = alone;
     by = coefficient < 0 ? ex_sub(m, ex_const(m, 0), value) : value;
   }
@@ -274,7 +274,8 @@ static bool substitute_multiple(Module *m, OnnxAssumptions *a, int symbol, int64
 }
 
 static bool may_be_multiple(const Module *m, int symbol) {
-  return m->symbols.items[symbol].axis < 0 && m->symbols.items[symbol].max == 0;
+  const Symbol *s = &m->symbols.items[symbol];
+  return s->axis < 0 && s->max == 0 && !s->most;
 }
 
 /* Solves difference = 0 by making dimensions multiples of their divisors: 2*((h + 1) div 2) - h, where the decoder

@@ -4,7 +4,7 @@
  * value, then the smallest (or largest) index of the elements that equal it.  NaN is larger and smaller than all
  * numbers, as in NumPy.  GatherND is one gather from the flattened tensor at computed indices.
  */
-#include "frontend/onnx/import_private.h"
+#include "frontend/onnx/counted.h"
 
 /* Returns i64 indices along `axis`, which is kept with extent 1. */
 static Val extreme_index(ImportNode *n, Val x, int axis, Reduction how, bool last) {
@@ -94,10 +94,10 @@ bool import_gather_nd(ImportNode *n) {
 /* ---- selection along one axis */
 
 /* Selects along the axis (of the flattened tensor if absent) where a constant condition holds. */
-bool import_compress(ImportNode *n) {
+bool import_known_compress(ImportNode *n, int axis) {
   const Type *t = input_type(n, 0);
   int64_t condition[KNOWN_MAX], picked[KNOWN_MAX], extent;
-  int count, axis = 0, kept = 0;
+  int count, kept = 0;
   ImportKnown known = input_known(n, 1);
   if (!known.items || known.type->rank != 1 || !known_constants(&known, condition)) {
     diag_error(n->b->diags, DIAG_onnx_shape, n->b->loc, "%s: the condition is not a constant of at most %d elements",
@@ -107,9 +107,7 @@ bool import_compress(ImportNode *n) {
   }
   count = known.n;
   Val x = input(n, 0);
-  if (has_attr(n, "axis")) {
-    if (!node_axis(n, node_int(n, "axis", 0), t->rank, &axis)) return false;
-  } else {
+  if (!has_attr(n, "axis")) {
     const Expr *all = type_elements(n->m, t);
     x = build_reshape(n->b, x, 1, &all);
   }
@@ -151,6 +149,8 @@ static bool is_operand(const Expr *e, const Expr *extent) {
 static const Expr *top_count(ImportNode *n, const Expr *extent) {
   ImportKnown k;
   int64_t number, all;
+  bool data = n->op->max_in > 1 && !input_known(n, 1).items && input_fact(n, 1)->kind == FACT_DATA;
+  if (data) return counted_size(n, build_cast(n->b, build_reshape(n->b, input(n, 1), 0, NULL), DT_i64), extent);
   if (n->op->max_in == 1) k = (ImportKnown){.n = 1, .items = (const Expr *[]){ex_const(n->m, node_int(n, "k", 0))}};
   else if (!input_exprs(n, 1, "k", &k)) return NULL;
   const Expr *e = k.n == 1 ? k.items[0] : NULL;

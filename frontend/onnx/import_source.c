@@ -6,7 +6,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "frontend/onnx/import_private.h"
+#include "frontend/onnx/counted.h"
 
 static const int64_t EXACT = INT64_C(1) << 53; /* integers up to here are exact as doubles, which splats store */
 
@@ -212,15 +212,9 @@ bool import_one_hot(ImportNode *n) {
   return import_set_output(n, 0, select3(n, hit, on, off));
 }
 
-/* The size of the result depends on data, so only constants are supported. */
-bool import_non_zero(ImportNode *n) {
+bool import_known_non_zero(ImportNode *n) {
   const Type *t = input_type(n, 0);
   const ImportFact *f = input_fact(n, 0);
-  if (f->kind != FACT_CONSTANT) {
-    diag_error(n->b->diags, DIAG_onnx_shape, n->b->loc, "NonZero: the size of its result depends on data");
-    say_origin(n, 0);
-    return false;
-  }
   bool floats = dtype_is_float(t->dtype);
   int64_t count = 0, c = 0, rank = t->rank;
   for (int64_t i = 0; i < f->n; i++) count += floats ? f->cells[i].f != 0 : f->cells[i].i != 0;

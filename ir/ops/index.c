@@ -79,6 +79,11 @@ static const Type *infer_within(const Infer *c) {
   return c->in[0];
 }
 
+static const Type *infer_bind(const Infer *c) {
+  if (c->in[0]->rank != 0 || c->in[0]->dtype != DT_i64) return infer_fail(c, "the size must be an i64 scalar");
+  return c->in[0];
+}
+
 /* ---- factor rules */
 
 /* Cutting the indexed dimension gives each row to the rank that owns it: exactly one rank has the element. */
@@ -202,6 +207,19 @@ static double bytes_gather(const OpPart *p) {
 static double bytes_update(const OpPart *p) { return 2 * p->in_bytes[1]; }
 
 /* ---- meaning */
+
+/* Later extents on this rank have the size. */
+static bool eval_bind(Eval *e) {
+  const Expr *size = op_expr(e->op, AT_expr);
+  const Symbol *s = &e->run->m->symbols.items[size->value];
+  int64_t v = e->in[0]->cells[0].i, most;
+  e->out->cells[0].i = v;
+  if (!eval_expr(e, s->most, &most)) return false;
+  if (v < 0 || v > most)
+    return eval_fail(e, "%s would be %lld, but is from 0 to %lld", s->name, (long long)v, (long long)most);
+  e->run->symbols[e->rank][size->value] = v;
+  return true;
+}
 
 static bool eval_within(Eval *e) {
   const InterpTensor *x = e->in[0];
@@ -362,6 +380,7 @@ const OpRecord record_put = {.infer = infer_scatter,
                              .index = 1,
                              .places = places_scatter,
                              .gradient = gradient_put};
+const OpRecord record_bind = {.infer = infer_bind, .rule = rule_none, .eval = eval_bind};
 const OpRecord record_within = {.infer = infer_within,
                                 .space = "x.. -> x..",
                                 .local = local_starts_of_result,

@@ -385,6 +385,21 @@ bool eval_body(const Eval *e) {
   return run_inner(e->run, e->frame, e->op, body, e->run->stages[e->rank], e->rank);
 }
 
+/* All ranks must compute the same size. */
+static bool binds_agree(Run *run, const Frame *frame, const Op *op, int stage, int only) {
+  int first = -1;
+  for (int r = 0; r < run->nranks && op->kind == OP_bind; r++) {
+    Eval e = {.run = run, .frame = frame, .op = op, .rank = r};
+    if (run->stages[r] != stage || (only >= 0 && r != only)) continue;
+    if (first < 0) first = r;
+    int64_t here = run_value(run, frame, op->out, r)->cells[0].i,
+            there = run_value(run, frame, op->out, first)->cells[0].i;
+    if (here != there)
+      return eval_fail(&e, "the size is %lld here, %lld on other ranks", (long long)here, (long long)there);
+  }
+  return true;
+}
+
 static bool run_op(Run *run, Frame *frame, const Op *op, int only) {
   int stage = frame_stage(frame, op);
   if (op->kind == OP_call) return run_inner(run, frame, op, module_func(run->m, op_str(op, AT_name)), stage, only);
@@ -394,7 +409,7 @@ static bool run_op(Run *run, Frame *frame, const Op *op, int only) {
     if (run->stages[r] != stage || (only >= 0 && r != only)) continue;
     if (!begin(&e) || !op_record(op->kind)->eval(&e)) return false;
   }
-  return loop_ranks_agree(run, frame, op, only);
+  return loop_ranks_agree(run, frame, op, only) && binds_agree(run, frame, op, stage, only);
 }
 
 /* Frees the values whose last use is the i-th operation. */
@@ -440,6 +455,7 @@ static bool setup_ranks(Run *run, const Func *f) {
       run->coordinates[r][a] = r / run->strides[a] % mesh->axes[a].size;
       run->symbols[r][mesh->axes[a].symbol] = run->coordinates[r][a];
     }
+    module_bound_computed(run->m, run->symbols[r]);
   }
   return true;
 }

@@ -28,6 +28,7 @@ int64_t *interp_symbols(const Module *m, Arena *arena) {
     if (s->axis >= 0) continue;
     values[i] = s->hint ? s->hint : module_symbol_from(s, s->min > 1 ? s->min : 1);
   }
+  module_bound_computed(m, values);
   return values;
 }
 

@@ -12,7 +12,7 @@ static bool is_float_contraction(const Func *f, const Op *op) {
 }
 
 static bool agreed_op(const Func *f, const Op *op, const bool *agreed) {
-  if (op->kind == OP_loop) return true; /* the value is the round, on which ranks agree */
+  if (op->kind == OP_loop || op->kind == OP_bind) return true; /* the round, or the size, on which ranks agree */
   if (!op->nin) return agreed_source(f, op);
   bool all = !op_is_call(op->kind) && op->kind != OP_opaque && !is_float_contraction(f, op);
   for (int k = 0; k < op->nin; k++) all &= agreed[op->in[k]];
@@ -35,6 +35,7 @@ const bool *agreed_values(Arena *a, const Func *f) {
 
 Val agreed_loop_control(const Op *op) {
   if (op->kind == OP_loop) return op->in[0];
+  if (op->kind == OP_bind) return op->in[0];
   return op->kind == OP_repeat && op->nin > 1 ? op->in[1] : 0;
 }
 

@@ -1,4 +1,4 @@
-/* passes/facts/agreed.h - how all ranks run the same number of rounds of a loop.
+/* passes/facts/agreed.h - how all ranks run the same number of rounds of a loop, and bind the same sizes.
  *
  * Ranks with different counts, or different bits of `again`, would wait for each other for ever.  Most loop control
  * needs no communication, because it comes from sizes, constants and integers that all ranks have; otherwise all ranks
@@ -14,7 +14,7 @@
  * In the arena. */
 const bool *agreed_values(Arena *a, const Func *f);
 
-/* Returns the value that controls the loop or repeat: its count, or `again`; 0 if none. */
+/* Returns the value that controls the loop, repeat or bind: its count, `again`, or the size; 0 if none. */
 Val agreed_loop_control(const Op *op);
 
 /* Finds the moves that replace a replicated scalar by the one of coordinate 0 of all spatial axes; false on a mesh

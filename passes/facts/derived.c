@@ -9,7 +9,8 @@ static bool *made_of(Arena *a, const Func *f, bool (*source)(const Func *f, cons
   for (size_t i = 0; i < f->ops.n; i++) {
     const Op *op = &f->ops.items[i];
     made[i] = source(f, op);
-    bool whole = op_is_call(op->kind) || op_is_loop_part(op->kind); /* loops count as a whole, whatever they compute */
+    bool whole = op_is_call(op->kind) || op_is_loop_part(op->kind) ||
+                 op->kind == OP_bind; /* loops count as a whole, whatever they compute */
     if (!op->nin || !op->out || op_level2_only(op->kind) || whole || op->kind == OP_accumulate) continue;
     made[i] = true;
     for (int k = 0; k < op->nin; k++) made[i] &= made[f->values.items[op->in[k]].op];

@@ -169,7 +169,7 @@ static Val emit_operation(Walk *walk, const WalkScope *s, size_t index, const Va
   const Strategy *st = &s->strategies[index];
   const Layout *layouts[MAX_OPERANDS];
   build_in(w, stage);
-  if (op->kind == OP_loop || op->kind == OP_repeat || op->kind == OP_write) {
+  if (op->kind == OP_loop || op->kind == OP_repeat || op->kind == OP_bind || op->kind == OP_write) {
     OpSpec spec = op_spec_of(s->f, op);
     spec.phase = w->b.phase;
     spec.in = in;

@@ -339,6 +339,7 @@ static bool walk_op(Walk *w, WalkScope *s, size_t index) {
   w->reader = &s->f->ops.items[index];
   if (op_is_source(kind)) return walk_place(w, s, index);
   if (kind == OP_loop) return walk_loop(w, s, index);
+  if (kind == OP_bind) return walk_bind(w, s, index);
   return kind == OP_repeat ? walk_repeat(w, s, index) : walk_make(w, s, index, 0, walk_stage(s, index)) != 0;
 }
 

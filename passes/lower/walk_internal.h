@@ -34,5 +34,6 @@ Val walk_late(Walk *w, const WalkScope *s, size_t index, int stage);
  * diagnostic. */
 bool walk_loop(Walk *w, WalkScope *s, size_t index);
 bool walk_repeat(Walk *w, WalkScope *s, size_t index);
+bool walk_bind(Walk *w, WalkScope *s, size_t index);
 
 #endif

@@ -82,6 +82,18 @@ bool walk_loop(Walk *w, WalkScope *s, size_t index) {
   return round != 0;
 }
 
+/* A bind reads its size as a loop its rounds. */
+bool walk_bind(Walk *w, WalkScope *s, size_t index) {
+  int stage = walk_stage(s, index);
+  const Op *op = &s->f->ops.items[index];
+  w->at = w->reader = op;
+  Val size = control(w, s, op->in[0], stage);
+  w->phase = PH_fwd;
+  Val v = size ? walk_step(w)->operation(w, s, index, &size, stage) : 0;
+  if (v) walk_add_result(w, s, index, 0, stage, v);
+  return v != 0;
+}
+
 /* ---- carried values */
 
 bool walk_repeat(Walk *w, WalkScope *s, size_t index) {

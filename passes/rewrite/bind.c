@@ -72,6 +72,9 @@ static const char *range_text(Arena *a, const Symbol *s) {
 
 bool check_dimension(const Module *m, int symbol, int64_t value, Diags *diags) {
   const Symbol *s = &m->symbols.items[symbol];
+  if (s->most)
+    return diag_error(diags, DIAG_dimension, (Loc){0}, "dimension '%s' cannot be chosen: the model computes it",
+                      s->name);
   if (value < s->min || (s->max && value > s->max))
     return diag_error(diags, DIAG_dimension, (Loc){0}, "dimension '%s' cannot be %" PRId64 ": it is %s", s->name, value,
                       range_text(diags->arena, s));
@@ -88,6 +91,8 @@ bool bind_dimension(Module *m, int symbol, int64_t value, Diags *diags) {
   for (size_t i = 0; i < m->funcs.n; i++)
     if (!bind_func(&b, m->funcs.items[i], diags)) return false;
   for (size_t i = 0; i < m->states.n; i++) m->states.items[i].type = bind_type(&b, m->states.items[i].type);
+  for (size_t i = 0; i < m->symbols.n; i++)
+    if (m->symbols.items[i].most) m->symbols.items[i].most = bind_expr(&b, m->symbols.items[i].most);
   if (!computable(&b, NULL, diags)) return false;
   Symbol *s = &m->symbols.items[symbol];
   s->min = s->max = s->hint = value;

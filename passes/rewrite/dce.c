@@ -1,7 +1,8 @@
 /* passes/rewrite/dce.c - drops operations without used results.
  *
  * Inputs stay (they are the function's interface), and writes stay (they are its effect).  A loop stays if one of its
- * leaves does, with those carries and their next values that its body and its leaves need.  Weights that no function
+ * leaves does, with those carries and their next values that its body and its leaves need; a bind if an operation that
+ * stays uses its size.  Weights that no function
  * reads any more stay in the module: they cost nothing, because their bytes are in files.
  */
 #include "ir/loops.h"
@@ -9,8 +10,10 @@
 #include "passes/rewrite/rewrite.h"
 
 typedef struct Dce {
+  const Module *m;
   const Func *f;
   bool *live; /* by value */
+  bool *used; /* by symbol: a computed size that a live operation uses */
   bool more;  /* a later operation became live */
 } Dce;
 
@@ -18,7 +21,13 @@ static bool stays(const Dce *d, const Op *op) {
   if (op->kind == OP_repeat) return d->live[op->in[0]];
   bool live = !op->out || op->kind == OP_input;
   for (Val v = op->out; v < op_end(op); v++) live |= d->live[v];
-  return live;
+  return live || (op->kind == OP_bind && d->used[op_expr(op, AT_expr)->value]);
+}
+
+static void mark_sizes(Dce *d, const Op *op) {
+  for (size_t s = 0; s < d->m->symbols.n; s++)
+    if (d->m->symbols.items[s].most && !d->used[s])
+      d->used[s] = op->kind != OP_bind && op_uses_symbol(d->f, op, (int)s);
 }
 
 /* A live leave needs its loop; a live carry needs its leave, from which it gets its next value. */
@@ -47,7 +56,7 @@ static Op asked_for(const Op *op, Attr *attrs) {
 }
 
 static Func *dce(Module *m, const Func *f, Diags *diags) {
-  Dce d = {f, ARENA_ARRAY(m->arena, bool, f->values.n), true};
+  Dce d = {m, f, ARENA_ARRAY(m->arena, bool, f->values.n), ARENA_ARRAY(m->arena, bool, m->symbols.n + 1), true};
   Loops loops = loops_of(m->arena, f);
   for (size_t i = 0; i < f->outputs.n; i++) d.live[f->outputs.items[i].value] = true;
   while (d.more) {
@@ -56,6 +65,7 @@ static Func *dce(Module *m, const Func *f, Diags *diags) {
       const Op *op = &f->ops.items[i];
       if (!stays(&d, op)) continue;
       for (int k = 0; k < op->nin; k++) d.live[op->in[k]] = true;
+      mark_sizes(&d, op);
       mark_loop(&d, &loops, i);
     }
   }

@@ -334,7 +334,9 @@ int useful_up_to(const Search *s, int stages, int micro) {
   return micro;
 }
 
+/* Micro-batches and stages would each need a computed size of their own. */
 int most_stages(const Search *s) {
+  if (func_binds(s->f)) return 1;
   Arena *scratch = arena_new();
   const bool *derived = derived_ops(scratch, s->f);
   const size_t *home = homes_of(scratch, s->f, derived);
@@ -347,6 +349,7 @@ int most_stages(const Search *s) {
 int most_micro_batches(Search *s) {
   int64_t most = PROGRAM_MAX_MICRO_BATCHES;
   bool some = false;
+  if (func_binds(s->f)) return 1;
   search_set_mesh(s, &(Candidate){.stages = 1, .micro = 2, .least = 2}, NULL);
   for (size_t i = 0; i < s->f->ops.n; i++) {
     int k = s->shape->time_factor[i];

@@ -214,6 +214,9 @@ static bool check_options(const Search *s, const PlanOptions *o, Diags *d) {
   if (o->zero > 1 && (degree[DEGREE_dp] == 1 || (!degree[DEGREE_dp] && product == s->t->ranks)))
     return diag_error(d, DIAG_plan_infeasible, (Loc){0},
                       "zero %d would have no effect: there are no data-parallel ranks to shard over", o->zero - 1);
+  if (func_binds(s->f) && (degree[DEGREE_pp] > 1 || o->micro_batches > 1))
+    return diag_error(d, DIAG_plan_infeasible, (Loc){0},
+                      "a model that computes sizes has neither pipeline stages nor micro-batches");
   if (o->micro_batches < 0)
     return diag_error(d, DIAG_plan_options, (Loc){0}, "%d micro-batches are not possible", o->micro_batches);
   if (o->micro_batches > PROGRAM_MAX_MICRO_BATCHES)

@@ -46,8 +46,46 @@ static bool tensor_fits(const Executor *e, const Binding *b, const ProgramTensor
   return (uint64_t)offset <= room && (uint64_t)bytes <= room - (uint64_t)offset;
 }
 
+/* Marks the expressions that use no computed size that is not set yet. */
+static void mark_known(const Executor *e, bool *known) {
+  const Program *p = e->p;
+  for (uint32_t i = 0; i < p->n_exprs; i++) {
+    const ProgramExpr *x = &p->exprs[i];
+    known[i] = x->kind <= PX_coordinate || (known[x->a] && known[x->b]);
+    if (x->kind == PX_sym) known[i] = !p->symbols[x->a].most || e->known[x->a];
+  }
+}
+
+static bool negative_extent(const Executor *e, const Binding *b, const ProgramTensor *t) {
+  for (uint32_t d = 0; d < t->extents.n; d++)
+    if (b->values[program_list(e->p, t->extents)[d]] < 0) return true;
+  return false;
+}
+
+/* Checks the tensors whose sizes are known, of a program with computed sizes. */
+static RtStatus check_known(const Executor *e, const Binding *b, RtError *error) {
+  const Program *p = e->p;
+  bool *known = malloc(p->n_exprs + 1u);
+  RtStatus status = known ? RT_OK : rt_error(error, RT_FAILED, "out of memory");
+  if (known) mark_known(e, known);
+  for (uint32_t i = 0; !status && i < p->n_tensors; i++) {
+    const ProgramTensor *t = &p->tensors[i];
+    bool all = in_binding(e, b, &p->buffers[t->buffer]) && known[t->offset];
+    for (uint32_t d = 0; d < t->extents.n; d++) all = all && known[program_list(p, t->extents)[d]];
+    const char *name = program_text(p, p->buffers[t->buffer].name);
+    if (all && negative_extent(e, b, t))
+      status = rt_error(error, RT_BAD_INPUT, "'%s' would have a negative size, with the sizes that the model computes",
+                        name);
+    else if (all && !tensor_fits(e, b, t))
+      status = rt_error(error, RT_INTERNAL, "a tensor does not fit into buffer '%s' (rank %u)", name, e->options.rank);
+  }
+  free(known);
+  return status;
+}
+
 static RtStatus check_tensors(const Executor *e, const Binding *b, RtError *error) {
   const Program *p = e->p;
+  if (p->uses & PROGRAM_USES_COMPUTED) return check_known(e, b, error);
   for (uint32_t i = 0; i < p->n_tensors; i++) {
     const ProgramTensor *t = &p->tensors[i];
     if (in_binding(e, b, &p->buffers[t->buffer]) && !tensor_fits(e, b, t))
@@ -180,10 +218,24 @@ static void instr_range(const Program *p, uint32_t entry, uint32_t stage, uint32
   if (*first > *end) *first = *end = 0;
 }
 
+/* Copies the plan of the request that goes on: it is the same for all computed sizes. */
+static RtStatus copy_plan(const Executor *e, const MemoryPlan *from, MemoryPlan *to, RtError *error) {
+  size_t n = e->p->n_buffers + 1u;
+  *to = *from;
+  to->offsets = malloc(n * sizeof *to->offsets);
+  to->slot_bytes = malloc(n * sizeof *to->slot_bytes);
+  if (!to->offsets || !to->slot_bytes) return rt_error(error, RT_FAILED, "out of memory");
+  memcpy(to->offsets, from->offsets, (n - 1) * sizeof *to->offsets);
+  memcpy(to->slot_bytes, from->slot_bytes, (n - 1) * sizeof *to->slot_bytes);
+  return RT_OK;
+}
+
 static RtStatus fill_binding(Executor *e, Binding *b, RtError *error) {
   const Program *p = e->p;
-  RtStatus status = memory_plan(p, b->entry, e->stage, b->symbols, &b->plan, error);
-  if (!status && e->options.check) status = memory_check(p, b->entry, e->stage, &b->plan, error);
+  bool goes_on = b->computed > 0;
+  RtStatus status = goes_on ? copy_plan(e, &e->binding->plan, &b->plan, error)
+                            : memory_plan(p, b->entry, e->stage, b->symbols, &b->plan, error);
+  if (!status && e->options.check && !goes_on) status = memory_check(p, b->entry, e->stage, &b->plan, error);
   if (!status) status = program_eval(p, b->symbols, e->coordinates, b->values, error);
   if (!status) status = check_tensors(e, b, error);
   for (uint32_t mb = 1; !status && (p->uses & PROGRAM_USES_MICRO_BATCH) && mb < p->micro_batches; mb++) {
@@ -202,6 +254,7 @@ static RtStatus make_binding(Executor *e, uint32_t entry, const int64_t *symbols
   Binding *b = calloc(1, sizeof *b);
   if (!b) return rt_error(error, RT_FAILED, "out of memory");
   b->entry = entry;
+  b->computed = e->n_known;
   instr_range(p, entry, e->stage, &b->instr_first, &b->instr_end);
   b->symbols = malloc(sizeof *b->symbols * (p->n_symbols + 1u));
   b->values = calloc(p->n_exprs + 1u, sizeof *b->values);
@@ -241,7 +294,9 @@ void exec_binding_free(const Executor *e, Binding *b) {
 static Binding *find_binding(const Executor *e, uint32_t entry, const int64_t *symbols) {
   for (int i = 0; i < EXEC_BINDINGS; i++) {
     Binding *b = e->bindings[i];
-    if (b && b->entry == entry && memcmp(b->symbols, symbols, sizeof *symbols * e->p->n_symbols) == 0) return b;
+    if (b && b->entry == entry && b->computed == e->n_known &&
+        memcmp(b->symbols, symbols, sizeof *symbols * e->p->n_symbols) == 0)
+      return b;
   }
   return NULL;
 }
@@ -252,7 +307,9 @@ RtStatus exec_bind_states(Executor *e, uint32_t entry, const int64_t *symbols, B
   if (!b) {
     status = make_binding(e, entry, symbols, &b, error);
     if (status) return status;
+    if (e->n_known && e->bindings[e->next_binding % EXEC_BINDINGS] == e->binding) e->next_binding++; /* it runs */
     Binding **place = &e->bindings[e->next_binding++ % EXEC_BINDINGS];
+    if (*place == e->binding) e->binding = NULL;
     exec_binding_free(e, *place);
     *place = b;
   }

@@ -2,8 +2,8 @@
  * all micro-batches and bodies, and replayed from then on (DeviceOps.capture, CommOps.capture).
  *
  * The first request runs call by call, so that libraries and communication set up their resources and the bytes of all
- * ports are known.  Requests in which the host reads data are not captured: those with loops, and those whose inputs
- * and outputs exceed the device's limit for captures.
+ * ports are known.  Requests in which the host reads data are not captured: those with loops or computed sizes, and
+ * those whose inputs and outputs exceed the device's limit for captures.
  *
  * Communication requires that all ranks capture, and drop captures, at the same request.  The decision depends only on
  * facts that are equal on all of them, so it needs no messages: they get the same requests and keep the same bindings,
@@ -20,7 +20,7 @@
 static bool has_loops(const Program *p, uint32_t entry) {
   for (uint32_t b = 0; b < p->n_bodies; b++)
     for (uint32_t i = p->bodies[b].instrs; p->bodies[b].entry == entry && i < p->bodies[b].instrs + p->bodies[b].n; i++)
-      if (p->instrs[i].kind == PI_loop) return true;
+      if (p->instrs[i].kind == PI_loop || p->instrs[i].kind == PI_bind) return true;
   return false;
 }
 

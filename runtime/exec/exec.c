@@ -338,7 +338,8 @@ static bool allocate_tables(Executor *e) {
   e->state_values = calloc(p->n_states + 1u, sizeof *e->state_values * EXEC_STATE_VALUES);
   e->tickets = calloc((size_t)p->header->n_events * p->micro_batches + 1, sizeof *e->tickets);
   e->need = calloc((size_t)p->stages * SPACE_COUNT, sizeof *e->need);
-  return e->groups && e->mapped && e->capacity && e->state_values && e->tickets && e->need;
+  e->known = calloc(p->n_symbols + 1u, sizeof *e->known);
+  return e->known && e->groups && e->mapped && e->capacity && e->state_values && e->tickets && e->need;
 }
 
 /* Runs the entry that computes weights from weights.  Frees its other memory afterwards, so that a rank only holds
@@ -349,7 +350,7 @@ static RtStatus run_prepare(Executor *e, RtError *error) {
   for (uint32_t i = 0; i < p->n_entries && !status; i++) {
     int64_t symbols[PROGRAM_MAX_SYMBOLS];
     if (!p->entries[i].prepare) continue;
-    for (uint32_t s = 0; s < p->n_symbols; s++) symbols[s] = program_default_size(&p->symbols[s]);
+    program_default_sizes(p, symbols);
     RequestHead head = {.kind = REQUEST_RUN, .entry = i, .n_symbols = p->n_symbols};
     status = exec_run(e, &head, symbols, NULL, 0, error);
     e->load_ns += e->run_ns;
@@ -418,6 +419,7 @@ void exec_close(Executor *e) {
   free(e->sums.of);
   free(e->tickets);
   free(e->need);
+  free(e->known);
   free(e->record);
   free(e->stamps.calls);
   free(e->stamps.ns);
@@ -432,6 +434,8 @@ void exec_report(const Executor *e, RankReport *out) {
                       .not_finite = e->not_finite};
   for (int s = 0; s < SPACE_COUNT; s++) out->allocated[s] = e->spaces[s].bytes;
   memcpy(out->class_bytes, e->class_bytes, sizeof out->class_bytes);
+  for (uint32_t i = 0, k = 0; e->binding && i < e->p->n_symbols; i++)
+    if (e->p->symbols[i].most) out->computed[k++] = e->binding->symbols[i];
   for (int k = 0; e->comm && k < COMM_KIND_COUNT; k++) {
     CommCount c = comm_count(e->comm, (CommKind)k);
     out->sent[k] = c.bytes_sent;

@@ -67,6 +67,7 @@ typedef struct BoundCapture {
 
 typedef struct Binding {
   uint32_t entry;
+  uint32_t computed; /* so many computed sizes are set; the others have their bounds */
   int64_t *symbols;
   int64_t *values; /* expressions of this rank for micro-batch `mb` */
   uint32_t mb;
@@ -148,6 +149,10 @@ struct Executor {
     int64_t round, rounds;
   } loops[PROGRAM_MAX_LOOPS]; /* running loops, from outside to inside */
   uint32_t n_loops;
+
+  /* computed sizes of the current request: which are set, and how many */
+  bool *known;
+  uint32_t n_known;
 
   /* the current request */
   Binding *binding;

@@ -6,7 +6,8 @@
  * remains, untouched.  This matters for models whose caches are inputs and outputs.  A part of a port works too if it
  * is contiguous and has the alignment of buffers: some heads of the cache of one sequence.
  *
- * Not done: parts of several runs, micro-batches, feeds and fetches in loops, devices with memory of their own.
+ * Not done: programs with computed sizes, whose buffers must not move within a request; parts of several runs,
+ * micro-batches, feeds and fetches in loops, devices with memory of their own.
  */
 #include <stdlib.h>
 
@@ -107,7 +108,8 @@ RtStatus exec_ports_find(const Executor *e, Binding *b, RtError *error) {
   Use *uses = calloc(p->n_buffers + 1u, sizeof *uses);
   if (!uses) return rt_error(error, RT_FAILED, "out of memory");
   for (uint32_t i = 0; i < p->n_buffers; i++) uses[i].input = uses[i].output = none;
-  bool once = e->host_memory && p->mb_axis == PROGRAM_NONE && note_schedule(e, b, uses);
+  bool once =
+      e->host_memory && p->mb_axis == PROGRAM_NONE && !(p->uses & PROGRAM_USES_COMPUTED) && note_schedule(e, b, uses);
   for (uint32_t i = 0; i < p->n_buffers; i++) b->ports[i] = once ? port_of(e, b, i, &uses[i]) : none;
   free(uses);
   return RT_OK;

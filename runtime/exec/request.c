@@ -10,22 +10,37 @@
 
 static uint64_t align_up(uint64_t n) { return (n + PROGRAM_ALIGN - 1) / PROGRAM_ALIGN * PROGRAM_ALIGN; }
 
+/* The bytes of a tensor. */
+static RtStatus port_bytes(const Program *p, uint32_t port, const ProgramShape *shape, size_t *bytes, RtError *error) {
+  if (!tensor_size((DType)p->ports[port].dtype, shape->rank, shape->dims, bytes))
+    return rt_error(error, RT_BAD_INPUT, "'%s' would need more than 2^63 bytes", program_text(p, p->ports[port].name));
+  if (*bytes > (UINT64_C(1) << 48))
+    return rt_error(error, RT_BAD_INPUT, "'%s' would need %zu bytes", program_text(p, p->ports[port].name), *bytes);
+  return RT_OK;
+}
+
+void request_computed(const Program *p, const RankReport *report, int64_t *symbols) {
+  for (uint32_t i = 0, k = 0; i < p->n_symbols; i++)
+    if (p->symbols[i].most) symbols[i] = report->computed[k++];
+}
+
 static RtStatus place_ports(const Program *p, const ProgramEntry *e, const int64_t *symbols, RequestLayout *l,
                             RtError *error) {
   l->bytes = align_up(sizeof(RankReport) * p->ranks);
   for (uint32_t i = 0; i < l->n; i++) {
-    size_t bytes;
+    size_t bytes, room;
+    ProgramShape most;
     uint32_t port = e->inputs + i; /* outputs follow the inputs */
     RtStatus status = program_port_shape(p, port, symbols, &l->shapes[i], error);
+    if (!status) status = program_port_most(p, port, symbols, &most, error);
+    if (!status) status = port_bytes(p, port, &l->shapes[i], &bytes, error);
+    if (!status) status = port_bytes(p, port, &most, &room, error);
     if (status) return status;
-    if (!tensor_size((DType)p->ports[port].dtype, l->shapes[i].rank, l->shapes[i].dims, &bytes))
-      return rt_error(error, RT_BAD_INPUT, "'%s' would need more than 2^63 bytes",
-                      program_text(p, p->ports[port].name));
-    if (bytes > (UINT64_C(1) << 48) || l->bytes > (UINT64_C(1) << 48))
+    if (l->bytes > (UINT64_C(1) << 48))
       return rt_error(error, RT_BAD_INPUT, "'%s' would need %zu bytes", program_text(p, p->ports[port].name), bytes);
     l->offsets[i] = l->bytes;
     l->sizes[i] = bytes;
-    l->bytes += align_up(bytes);
+    l->bytes += align_up(room);
   }
   return RT_OK;
 }

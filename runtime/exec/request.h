@@ -88,6 +88,7 @@ typedef struct RankReport {
   uint64_t run_ns;   /* time of the last request */
   uint64_t
       not_finite; /* REQUEST_LOOK: 1 + the first weight, in the program's order, with an infinity or a NaN; 0: none */
+  int64_t computed[PROGRAM_MAX_COMPUTED]; /* the computed sizes of the last request, in the order of their symbols */
 } RankReport;
 
 typedef struct RequestLayout {
@@ -98,10 +99,13 @@ typedef struct RequestLayout {
   uint32_t n;
 } RequestLayout;
 
-/* Computes the layout of the I/O area for an entry and its symbols; free it with request_layout_free.  RT_BAD_INPUT if
- * a tensor is too large. */
+/* Computes the layout of the I/O area for an entry and its symbols; free it with request_layout_free.  Places do not
+ * depend on computed sizes, of which the bounds count; shapes and sizes do.  RT_BAD_INPUT if a tensor is too large. */
 RtStatus request_layout(const Program *p, uint32_t entry, const int64_t *symbols, RequestLayout *out, RtError *error);
 void request_layout_free(RequestLayout *l);
+
+/* Sets the computed sizes among the symbols to those of a report. */
+void request_computed(const Program *p, const RankReport *report, int64_t *symbols);
 
 /* Returns the report of a rank at the begin of the I/O area. */
 static inline RankReport *request_report(void *io, uint32_t rank) { return (RankReport *)io + rank; }

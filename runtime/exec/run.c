@@ -97,10 +97,10 @@ static RtStatus begin_round(const Executor *e, const DeviceCall *c, RtError *err
   return status ? exec_error(e, c->instr, status, error, inner.text) : RT_OK;
 }
 
-/* Reads the data that decides whether a round begins. */
+/* Reads the data that decides whether a round begins, or a computed size. */
 static RtStatus read_data(const Executor *e, const DeviceCall *c, void *to, size_t bytes, RtError *error) {
   RtError inner = {0};
-  RtStatus status = e->ops->read(e->device, to, c->data[1], bytes, &inner);
+  RtStatus status = e->ops->read(e->device, to, c->data[c->n_tensors - 1], bytes, &inner);
   return status ? exec_error(e, c->instr, status, error, inner.text) : ask_indices(e, error);
 }
 
@@ -131,6 +131,27 @@ static RtStatus run_repeat(Executor *e, const DeviceCall *c, uint32_t *next, RtE
   return begin_round(e, c, error);
 }
 
+/* ---- computed sizes: the request goes on in the binding for the new size.  All bindings of a request have one plan of
+ * memory, so everything computed so far stays where it is. */
+
+static RtStatus run_bind(Executor *e, const DeviceCall *c, RtError *error) {
+  const Program *p = e->p;
+  const ProgramSymbol *s = &p->symbols[c->object];
+  int64_t size, most = e->binding->values[s->most - 1], symbols[PROGRAM_MAX_SYMBOLS];
+  RtStatus status = read_data(e, c, &size, sizeof size, error);
+  if (!status) status = exec_wait_all(e, error);
+  if (status) return status;
+  if (size < 0 || size > most)
+    return rt_error(error, RT_BAD_INPUT, "%s would be %lld, but is from 0 to %lld ('%s')", program_text(p, s->name),
+                    (long long)size, (long long)most, program_text(p, p->instrs[c->instr].where));
+  memcpy(symbols, e->binding->symbols, sizeof *symbols * p->n_symbols);
+  symbols[c->object] = size;
+  e->known[c->object] = true;
+  e->n_known++;
+  status = program_bound_computed(p, e->known, symbols, error);
+  return status ? status : exec_bind(e, e->binding->entry, symbols, &e->binding, error);
+}
+
 /* ---- the walk */
 
 /* Executes a call on the device; its errors do not name the call yet. */
@@ -156,6 +177,7 @@ static RtStatus run_call(Executor *e, const BoundBody *b, const DeviceCall *c, u
   if (c->refused) return exec_error(e, c->instr, RT_INTERNAL, error, c->refused);
   if (c->kind == PI_loop) return run_loop(e, c, next, error);
   if (c->kind == PI_repeat) return run_repeat(e, c, next, error);
+  if (c->kind == PI_bind) return run_bind(e, c, error);
   if (program_instr_is_comm(c->kind)) return exec_communicate(e, b, c, error);
   inner.status = RT_OK, inner.text[0] = 0;
   RtStatus status;
@@ -171,9 +193,11 @@ static RtStatus run_recorded(Executor *e, const BoundBody *b, const DeviceCall *
   return status ? status : exec_record_call(e, b, c, &mark, error);
 }
 
-static RtStatus run_body(Executor *e, const BoundBody *b, RtError *error) {
+/* A bind changes the binding, and with it the numbers of all calls, but not their list. */
+static RtStatus run_body(Executor *e, uint32_t body, RtError *error) {
   RtStatus status = RT_OK;
-  for (uint32_t i = 0; !status && i < b->calls.n;) {
+  for (uint32_t i = 0; !status && i < e->binding->bodies[body].calls.n;) {
+    const BoundBody *b = &e->binding->bodies[body];
     const DeviceCall *c = &b->calls.items[i];
     const Recording *r = b->recordings ? &b->recordings[i] : NULL;
     if (e->options.place) rank_place_step(e->options.place, exec_step(c->instr, e->micro_batch));
@@ -203,7 +227,7 @@ RtStatus exec_walk(Executor *e, uint32_t entry, RtError *error) {
     BoundBody *body = &e->binding->bodies[p->calls[k].body];
     e->micro_batch = p->calls[k].micro_batch;
     status = exec_body_select(e, e->binding, body, e->micro_batch, error);
-    if (!status) status = run_body(e, body, error);
+    if (!status) status = run_body(e, p->calls[k].body, error);
   }
   return status ? status : exec_wait_all(e, error);
 }
@@ -229,6 +253,11 @@ static RtStatus run_schedule(Executor *e, uint32_t entry, RtError *error) {
   return status;
 }
 
+static void forget_computed(Executor *e) {
+  memset(e->known, 0, e->p->n_symbols * sizeof *e->known);
+  e->n_known = 0;
+}
+
 RtStatus exec_run(Executor *e, const RequestHead *head, const int64_t *symbols, void *io, size_t io_bytes,
                   RtError *error) {
   const Program *p = e->p;
@@ -247,6 +276,7 @@ RtStatus exec_run(Executor *e, const RequestHead *head, const int64_t *symbols, 
   if (head->kind != REQUEST_RUN || head->entry >= p->n_entries || head->n_symbols != p->n_symbols)
     return rt_error(error, RT_INTERNAL, "the host sent an unknown request");
   e->io = io;
+  forget_computed(e);
   RtStatus status = exec_bind(e, head->entry, symbols, &e->binding, error);
   bool has_io = p->entries[head->entry].n_inputs + p->entries[head->entry].n_outputs > 0;
   if (!status && has_io && io_bytes < e->binding->io.bytes)
@@ -280,6 +310,7 @@ RtStatus exec_run_file(Executor *e, const RequestHead *head, const int64_t *symb
   memcpy(classes, e->class_bytes, sizeof classes);
   e->io = NULL, e->record = NULL;
   bool states = request_is_of_state_file(head->kind);
+  forget_computed(e);
   if (head->kind == REQUEST_READ_STATES) e->has_states = false;
   RtStatus status = states ? exec_bind_states(e, head->entry, symbols, &e->binding, error)
                            : exec_bind(e, head->entry, symbols, &e->binding, error);

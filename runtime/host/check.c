@@ -91,15 +91,15 @@ RtStatus host_check_values(ApcModel *m, uint32_t entry) {
   return status;
 }
 
-/* ---- sizes: the checks in the entry's bodies, outside of loops, that do not depend on a rank's place, before the
- * ranks reach them */
+/* ---- sizes: the checks in the entry's bodies, outside of loops, that depend neither on a rank's place nor on
+ * computed sizes, before the ranks reach them */
 
 static RtStatus check_size(ApcModel *m, const ProgramInstr *x) {
   const Program *p = &m->artifact.program;
   const uint32_t *exprs = program_list(p, x->exprs);
   int64_t v[3];
   for (int i = 0; i < 3; i++) {
-    if (p->expr_uses[exprs[i]] & (PROGRAM_USES_PLACE | PROGRAM_USES_MICRO_BATCH)) return RT_OK;
+    if (p->expr_uses[exprs[i]] & (PROGRAM_USES_PLACE | PROGRAM_USES_MICRO_BATCH | PROGRAM_USES_COMPUTED)) return RT_OK;
     RtStatus status = program_value(p, exprs[i], m->symbols, &v[i], &m->error);
     if (status) return status;
   }

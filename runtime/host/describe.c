@@ -94,9 +94,9 @@ static json_t *describe_symbols(const Program *p) {
   for (uint32_t i = 0; i < p->n_symbols; i++) {
     const ProgramSymbol *s = &p->symbols[i];
     json_t *max = s->max ? json_integer(s->max) : json_null();
-    list = add(list, json_pack("{s:o, s:I, s:o, s:I, s:I}", "name", json_text(program_text(p, s->name)), "min",
-                               (json_int_t)s->min, "max", max, "multiple", (json_int_t)s->multiple, "hint",
-                               (json_int_t)s->hint));
+    list = add(list, json_pack("{s:o, s:b, s:I, s:o, s:I, s:I}", "name", json_text(program_text(p, s->name)),
+                               "computed", s->most != 0, "min", (json_int_t)s->min, "max", max, "multiple",
+                               (json_int_t)s->multiple, "hint", (json_int_t)s->hint));
   }
   return list;
 }
@@ -196,7 +196,9 @@ static void print_ports(const Program *p, Text *t, const char *word, uint32_t fi
 static void print_symbols(const Program *p, Text *t) {
   for (uint32_t i = 0; i < p->n_symbols; i++) {
     const ProgramSymbol *s = &p->symbols[i];
+    char most[200];
     text_printf(t, "  dimension %s: from %" PRId64, program_text(p, s->name), s->min);
+    if (s->most) text_printf(t, " to %s, computed", program_expr_text(p, s->most - 1, most, sizeof most));
     if (s->max) text_printf(t, " to %" PRId64, s->max);
     if (s->multiple > 1) text_printf(t, ", a multiple of %" PRId64, s->multiple);
     if (s->hint) text_printf(t, ", planned for %" PRId64, s->hint);

@@ -383,6 +383,8 @@ ApcStatus apc_bind_dim(ApcModel *m, const char *symbol, int64_t size) {
   if (size < 0) return host_error(m, RT_BAD_INPUT, "%s cannot be negative", symbol);
   for (uint32_t i = 0; i < p->n_symbols; i++)
     if (strcmp(program_text(p, p->symbols[i].name), symbol) == 0) {
+      if (p->symbols[i].most)
+        return host_error(m, RT_BAD_INPUT, "%s cannot be chosen: the program computes it", symbol);
       m->fixed[i] = size;
       return APC_OK;
     }
@@ -565,8 +567,24 @@ static RtStatus prepare(ApcModel *m, const char *entry) {
   return status;
 }
 
+/* Gives the outputs of a request the sizes that it computed. */
+static RtStatus take_computed(ApcModel *m) {
+  const Program *p = &m->artifact.program;
+  int64_t symbols[PROGRAM_MAX_SYMBOLS];
+  RequestLayout now;
+  if (!(p->uses & PROGRAM_USES_COMPUTED)) return RT_OK;
+  memcpy(symbols, m->symbols, sizeof *symbols * p->n_symbols);
+  request_computed(p, request_report(m->io, 0), symbols);
+  RtStatus status = request_layout(p, m->ran_entry, symbols, &now, &m->error);
+  if (status) return status;
+  request_layout_free(&m->layout);
+  m->layout = now;
+  return RT_OK;
+}
+
 /* Ends a request: delivers its results, or drops its layout. */
 static ApcStatus finish(ApcModel *m, RtStatus status) {
+  if (!status) status = take_computed(m);
   if (!status) status = host_outputs_deliver(m);
   if (status) request_layout_free(&m->layout);
   return host_status(m, status);

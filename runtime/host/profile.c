@@ -350,7 +350,7 @@ static const char *prediction_note(const Report *r) {
     text_add(&t, "that target has fixed speeds, not those of this machine (apc calibrate measures them)");
   for (uint32_t i = 0; i < p->n_symbols; i++) {
     const int64_t planned_size = program_default_size(&p->symbols[i]);
-    if (planned_size == r->m->symbols[i]) continue;
+    if (p->symbols[i].most || planned_size == r->m->symbols[i]) continue;
     text_printf(&t, "%splanned for %s=%" PRId64 ", which is %" PRId64 " here", t.n ? "; " : "",
                 program_text(p, p->symbols[i].name), planned_size, r->m->symbols[i]);
   }

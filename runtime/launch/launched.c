@@ -457,6 +457,16 @@ static RtStatus give(Launched *l, uint32_t kind, RtError *error) {
   return gather(l, block, l->blocks, bytes, error);
 }
 
+/* The layout with the sizes that the request has computed. */
+static RtStatus layout_of_outputs(const Launched *l, uint32_t entry, const int64_t *symbols, const RankReport *report,
+                                  RequestLayout *out, RtError *error) {
+  const Program *p = &l->artifact->program;
+  int64_t now[PROGRAM_MAX_SYMBOLS];
+  memcpy(now, symbols, sizeof *now * p->n_symbols);
+  request_computed(p, report, now);
+  return request_layout(p, entry, now, out, error);
+}
+
 /* Runs this rank's share, then sends its answer and its outputs.  layout: NULL for requests that run no entry. */
 static RtStatus run(Launched *l, const RequestHead *head, const int64_t *symbols, const RequestLayout *layout,
                     RtError *error) {
@@ -476,7 +486,11 @@ static RtStatus run(Launched *l, const RequestHead *head, const int64_t *symbols
   status = gather(l, mine, l->answers, sizeof *mine, error);
   if (!status && request_gives(head->kind)) status = give(l, head->kind, error);
   if (status || !layout) return status;
-  return l->place.rank ? deliver(l, e, layout, mine->bytes, error) : collect(l, e, layout, error);
+  RequestLayout now = {0};
+  status = layout_of_outputs(l, head->entry, symbols, &mine->report, &now, error);
+  if (!status) status = l->place.rank ? deliver(l, e, &now, mine->bytes, error) : collect(l, e, &now, error);
+  request_layout_free(&now);
+  return status;
 }
 
 static RtStatus run_everywhere(Launched *l, const RequestHead *head, const int64_t *symbols,

@@ -25,6 +25,30 @@ for seq in 1 5 31; do
 done
 expect 0 "" "$apc" verify "$models/lstm.ir" --target cpux2 --tp 2 --dim seq=31 -q
 
+# Computed sizes: proved on all plans; one binary for no row, all rows and some, several requests after each other.
+for plan in "cpux1" "cpux3" "cpux2 --tp 2"; do
+  expect 0 "" "$apc" verify "$models/picked.ir" --target $plan --json -q
+  expect_json 'd["ok"] and d["proof"].startswith("proved")'
+done
+shape() { # FILE NAME ROWS
+  check "$2 has not $3 rows" /usr/bin/python3 -c \
+    'import re,sys,zipfile; h=zipfile.ZipFile(sys.argv[1]).read(sys.argv[2] + ".npy")[:128].decode("latin1")
+sys.exit(re.search(r"\((\d+),", h)[1] != sys.argv[3])' "$@"
+}
+expect 0 "" "$apc" "$models/picked.ir" --target cpux2 -o picked -q
+for rows in 1 7; do
+  none="--input m=zeros --input x=random --dim rows=$rows" some="--input m=random:1 --input x=random --dim rows=$rows"
+  expect 0 "" ./picked $none --outputs zeros.npz
+  shape zeros.npz y 0
+  shape zeros.npz last $rows
+  expect 0 "" "$apc" run "$models/picked.ir" --target cpu $none --expect zeros.npz -q
+  expect 0 "" ./picked $some --outputs some.npz
+  expect 0 "" "$apc" run "$models/picked.ir" --target cpu $some --expect some.npz -q
+done
+expect 1 "n cannot be chosen" ./picked --input x=random --input m=zeros --dim n=3
+expect 1 "the model computes it" "$apc" plan "$models/picked.ir" --target cpu --dim n=3 -q
+expect 3 "computes sizes" "$apc" plan "$models/picked.ir" --target cpux2 --pp 2 -q
+
 # In the body of the loop: no copy; the stack is updated in place, as is the state that holds the rows.
 body() { # OPTIONS: the instructions between `loop` and `repeat`
   expect 0 "" "$apc" "$@" --emit=schedule=- -q
@@ -84,4 +108,4 @@ end_rank() { # SIGNAL CODE
 }
 end_rank KILL 6
 end_rank STOP 7
-summary 65
+summary 87

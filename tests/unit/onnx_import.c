@@ -394,10 +394,23 @@ static void shapes_from_data_are_refused(void) {
   in("x", F32, "6"), in("s", I64, "2"), out("y");
   node("Reshape", "x,s", "y");
   expect(DIAG_onnx_shape, "the shape (input \"s\") is computed from data", "/y");
+}
+
+/* Operators of one condition have one computed size, so that their results fit each other. */
+static void sizes_from_data_are_bound(void) {
   begin();
-  in("x", F32, "n"), out("y");
-  node("NonZero", "x", "y");
-  expect(DIAG_onnx_shape, "NonZero", "/y");
+  in("x", F32, "n"), in("m", BOOL, "n"), out("y");
+  node("NonZero", "m", "a"), node("NonZero", "m", "b"), node("Compress", "x,m", "c"), node("Add", "a,b", "s");
+  node("Cast", "s", "f"), attr(nodes.items[nodes.n - 1], "to", INT, 1), node("Add", "f,c", "y");
+  IMPORTS();
+  HAS("symbol a_size most n");
+  HAS("f32[1, a_size]");
+  HAS_NOT("b_size]");
+  begin();
+  in("x", F32, "3,5"), in("k", I64, "1"), out("y"), out("i");
+  node("TopK", "x,k", "y,i");
+  IMPORTS();
+  HAS("most 5");
 }
 
 static void functions_that_call_themselves_are_refused(void) {
@@ -493,6 +506,7 @@ int main(void) {
   RUN(letters_of_an_equation);
   RUN(many_operands_are_multiplied_in_the_cheapest_order);
   RUN(shapes_from_data_are_refused);
+  RUN(sizes_from_data_are_bound);
   RUN(functions_that_call_themselves_are_refused);
   module_free(module);
   arena_free(arena);

@@ -28,7 +28,7 @@ static void sources(void) {
 
 static void effects(void) {
   CHECK_STR(all_with(op_is_state), "read write");
-  CHECK_STR(all_with(op_acts), "random write");
+  CHECK_STR(all_with(op_acts), "random bind write");
 }
 
 static bool has_own_row(OpKind k) { return op_is_elementwise(k) && op_class(k) == OC_OTHER; }

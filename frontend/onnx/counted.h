@@ -1,0 +1,21 @@
+/* frontend/onnx/counted.h - results whose size data decide (import_counted.c). */
+#ifndef APC_FRONTEND_ONNX_COUNTED_H
+#define APC_FRONTEND_ONNX_COUNTED_H
+
+#include "frontend/onnx/import_private.h"
+
+/* Binds a computed size, from 0 to `most`, to an i64 scalar, or returns the size that was bound to an equal one.  NULL
+ * after an error: in a loop, or in training. */
+const Expr *counted_size(ImportNode *n, Val count, const Expr *most);
+/* Returns the indices of the true elements of bool[N], in ascending order: i64[size], with a computed size. */
+Val counted_indices(ImportNode *n, Val marks);
+/* Scatters the elements of x to the places that `index` names, of `extent` places; others are 0. */
+Val counted_scatter(ImportNode *n, Val x, Val index, const Expr *extent);
+/* Returns index div `below` mod `extent`; without an extent, index div `below`. */
+Val counted_digit(ImportNode *n, Val index, const Expr *below, const Expr *extent);
+
+/* NonZero and Compress of constants, whose results have known sizes. */
+bool import_known_non_zero(ImportNode *n);
+bool import_known_compress(ImportNode *n, int axis);
+
+#endif
