@@ -4,12 +4,16 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/small_float.h"
+
 static const struct {
   const char *name;
   size_t bytes;
   DTypeClass class;
+  int bits;
+  enum { COMPUTED, STORED } use;
 } rows[DT_COUNT] = {
-#define DTYPE(name, bytes, class) [DT_##name] = {#name, bytes, DTC_##class},
+#define DTYPE(name, bytes, class, bits, use) [DT_##name] = {#name, bytes, DTC_##class, bits, use},
 #include "base/dtype.def"
 #undef DTYPE
 };
@@ -17,6 +21,14 @@ static const struct {
 const char *dtype_name(DType t) { return rows[t].name; }
 size_t dtype_bytes(DType t) { return rows[t].bytes; }
 DTypeClass dtype_class(DType t) { return rows[t].class; }
+int dtype_bits(DType t) { return rows[t].bits; }
+bool dtype_computes(DType t) { return rows[t].use == COMPUTED; }
+
+DType dtype_held(DType t) {
+  if (rows[t].class == DTC_F) return t == DT_f64 ? DT_f64 : DT_f32;
+  if (rows[t].bits >= 8) return t;
+  return rows[t].class == DTC_I ? DT_i8 : DT_u8;
+}
 
 bool dtype_find(const char *name, DType *out) {
   for (int i = 0; i < DT_COUNT; i++)
@@ -76,6 +88,7 @@ double dtype_load_f(DType t, const void *p) {
   float f;
   double d;
   uint16_t h;
+  if (dtype_is_small_float(t)) return small_float_load(t, *(const uint8_t *)p);
   switch (t) {
     case DT_f32: memcpy(&f, p, 4); return (double)f;
     case DT_f64: memcpy(&d, p, 8); return d;
@@ -128,6 +141,12 @@ void dtype_store_f(DType t, void *p, double v) {
       return;
     case DT_bool: dtype_store_i(t, p, v != 0); return;
     case DT_u64: dtype_store_i(t, p, saturated_u64(v)); return;
+    case DT_f8e4m3fn:
+    case DT_f8e4m3fnuz:
+    case DT_f8e5m2:
+    case DT_f8e5m2fnuz:
+    case DT_f8e8m0:
+    case DT_f4e2m1: *(uint8_t *)p = small_float_store(t, v); return;
     default: dtype_store_i(t, p, saturated_i64(v)); return;
   }
 }
@@ -153,6 +172,10 @@ int64_t dtype_load_i(DType t, const void *p) {
     case DT_u16: return v.u16;
     case DT_u32: return v.u32;
     case DT_bool: return v.u8 != 0;
+    case DT_i4: return (v.u8 & 15) - (v.u8 << 1 & 16);
+    case DT_i2: return (v.u8 & 3) - (v.u8 << 1 & 4);
+    case DT_u4: return v.u8 & 15;
+    case DT_u2: return v.u8 & 3;
     default: return v.i64;
   }
 }
@@ -163,13 +186,14 @@ void dtype_store_i(DType t, void *p, int64_t v) {
     return;
   }
   if (t == DT_bool) v = v != 0;
+  if (rows[t].bits < 8) v &= (1 << rows[t].bits) - 1;
   memcpy(p, &v, rows[t].bytes); /* little-endian hosts only: the low bytes are the wrapped value */
 }
 
 int64_t dtype_constant_i(DType t, double v) {
   unsigned char element[8] = {0};
   bool is_signed = rows[t].class == DTC_I;
-  int bits = 8 * (int)rows[t].bytes;
+  int bits = rows[t].bits;
   if (t == DT_bool || !isinf(v)) dtype_store_f(t, element, v);
   else if (is_signed) dtype_store_i(t, element, v < 0 ? INT64_MIN >> (64 - bits) : INT64_MAX >> (64 - bits));
   else dtype_store_i(t, element, v < 0 ? 0 : -1);

@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 typedef enum DType {
-#define DTYPE(name, bytes, class) DT_##name,
+#define DTYPE(name, ...) DT_##name,
 #include "base/dtype.def"
 #undef DTYPE
   DT_COUNT
@@ -20,6 +20,16 @@ const char *dtype_name(DType t);
 size_t dtype_bytes(DType t);
 DTypeClass dtype_class(DType t);
 static inline bool dtype_is_float(DType t) { return dtype_class(t) == DTC_F; }
+
+/* The bits that count in an element: 4 and 2 for the types that files pack, else 8 per byte. */
+int dtype_bits(DType t);
+
+/* True if there is arithmetic on the type; the others are only converted and moved. */
+bool dtype_computes(DType t);
+
+/* The type in which generated code holds a value: f32 for floats below 32 bits, i8 or u8 for narrower integers, else
+ * the type itself. */
+DType dtype_held(DType t);
 
 /* Finds the type of that name; false if there is none. */
 bool dtype_find(const char *name, DType *out);

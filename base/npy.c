@@ -12,16 +12,34 @@
 #include "base/file.h"
 #include "base/text.h"
 
-static const struct {
-  const char *name; /* numpy's name, with the "<" or "|" that numpy writes */
+typedef struct NpyType {
+  const char *name;
   DType dtype;
-} npy_types[] = {
-    {"<f4", DT_f32}, {"<f8", DT_f64},  {"<f2", DT_f16},  {"|i1", DT_i8},  {"<i2", DT_i16},
-    {"<i4", DT_i32}, {"<i8", DT_i64},  {"|u1", DT_u8},   {"<u2", DT_u16}, {"<u4", DT_u32},
-    {"<u8", DT_u64}, {"|b1", DT_bool}, {"|V2", DT_bf16},
+} NpyType;
+
+/* numpy's names, with the "<" or "|" that numpy writes. */
+static const NpyType npy_types[] = {
+    {"<f4", DT_f32}, {"<f8", DT_f64}, {"<f2", DT_f16}, {"|i1", DT_i8},  {"<i2", DT_i16}, {"<i4", DT_i32},
+    {"<i8", DT_i64}, {"|u1", DT_u8},  {"<u2", DT_u16}, {"<u4", DT_u32}, {"<u8", DT_u64}, {"|b1", DT_bool},
 };
 #define NPY_TYPES (sizeof npy_types / sizeof *npy_types)
-_Static_assert(NPY_TYPES == DT_COUNT, "an element type without a name");
+
+/* Those that numpy writes as raw bytes, by their names in ml_dtypes. */
+static const NpyType ml_types[] = {
+    {"bfloat16", DT_bf16},
+    {"float8_e4m3fn", DT_f8e4m3fn},
+    {"float8_e4m3fnuz", DT_f8e4m3fnuz},
+    {"float8_e5m2", DT_f8e5m2},
+    {"float8_e5m2fnuz", DT_f8e5m2fnuz},
+    {"float8_e8m0fnu", DT_f8e8m0},
+    {"float4_e2m1fn", DT_f4e2m1},
+    {"int4", DT_i4},
+    {"uint4", DT_u4},
+    {"int2", DT_i2},
+    {"uint2", DT_u2},
+};
+#define ML_TYPES (sizeof ml_types / sizeof *ml_types)
+_Static_assert(NPY_TYPES + ML_TYPES == DT_COUNT, "an element type without a name");
 
 typedef struct Reader {
   Diags *diags;
@@ -29,6 +47,7 @@ typedef struct Reader {
   const char *at, *end; /* the rest of the header */
   bool have_descr, have_order, have_shape;
   bool fortran;
+  bool raw;
   DType dtype;
   int rank;
   int64_t dims[TENSOR_MAX_RANK];
@@ -88,9 +107,21 @@ static bool unknown_type(Reader *r, const char *s, size_t n) {
   if (kind == 'U' || kind == 'S') return BAD(r, "the array holds strings (%s), not numbers", type);
   if (kind == 'c') return BAD(r, "complex numbers (%s) are not supported", type);
   if (kind == 'V')
-    return BAD(r, "the array holds raw bytes (%s); of the types that numpy does not know, only bfloat16 (V2) is read",
-               type);
+    return BAD(r, "the array holds raw bytes (%s); only V1 and V2, as numpy writes types of ml_dtypes, are read", type);
   return BAD(r, "element type %s is not supported", type);
+}
+
+/* Finds a type of ml_dtypes by its name, or by what numpy writes: V1, V2, and f1, which it cannot load itself. */
+static bool find_ml_type(Reader *r, const char *s, size_t n) {
+  for (size_t i = 0; i < ML_TYPES; i++)
+    if (n == strlen(ml_types[i].name) && memcmp(s, ml_types[i].name, n) == 0) {
+      r->dtype = ml_types[i].dtype;
+      return true;
+    }
+  if (n != 3 || (s[0] != '<' && s[0] != '|')) return false;
+  r->raw = s[1] == 'V' && (s[2] == '1' || s[2] == '2');
+  r->dtype = s[1] == 'f' ? DT_f8e5m2 : s[2] == '1' ? DT_f8e4m3fn : DT_bf16;
+  return r->raw || memcmp(s + 1, "f1", 2) == 0;
 }
 
 static bool parse_descr(Reader *r) {
@@ -107,7 +138,7 @@ static bool parse_descr(Reader *r) {
       return true;
     }
   }
-  return unknown_type(r, s, n);
+  return find_ml_type(r, s, n) || unknown_type(r, s, n);
 }
 
 static bool parse_order(Reader *r) {
@@ -231,6 +262,7 @@ static bool make_tensor(Reader *r, const uint8_t *data, size_t bytes, Tensor *ou
     if (transposed) transpose(out, data);
     else memcpy(out->data, data, bytes);
   }
+  out->raw = r->raw;
   if (tensor_bools_valid(out)) return true;
   tensor_free(out);
   return BAD(r, "bool data has a byte that is neither 0 nor 1");
@@ -242,7 +274,7 @@ bool npy_read_header(Diags *d, const char *name, const void *bytes, size_t n, Te
   *out = (Tensor){0};
   if (!find_header(&r, bytes, n, &start) || !parse_header(&r)) return false;
   if (!tensor_size(r.dtype, r.rank, r.dims, &want)) return BAD(&r, "the shape is too large");
-  *out = (Tensor){.dtype = r.dtype, .rank = r.rank, .bytes = want};
+  *out = (Tensor){.dtype = r.dtype, .raw = r.raw, .rank = r.rank, .bytes = want};
   memcpy(out->dims, r.dims, sizeof r.dims);
   *whole = (uint64_t)start + want;
   return true;
@@ -307,7 +339,7 @@ bool npy_read(Diags *d, const char *path, Tensor *out) {
 }
 
 void npy_header(const Tensor *t, uint64_t offset, char header[NPY_HEADER_MAX], size_t *n) {
-  const char *type = NULL;
+  const char *type = dtype_bytes(t->dtype) == 1 ? "|V1" : "|V2";
   for (size_t i = 0; i < NPY_TYPES; i++)
     if (npy_types[i].dtype == t->dtype) type = npy_types[i].name;
   char *at = header + 10, *end = header + NPY_HEADER_MAX;

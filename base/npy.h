@@ -2,10 +2,11 @@
  *
  * Format: numpy/lib/format.py (versions 1.0, 2.0, 3.0).  Read: little-endian numbers and bool, in C or Fortran order
  * (transposed on reading).  Refused: big-endian data, objects, strings, complex and structured types, more than
- * TENSOR_MAX_RANK dimensions, bytes after the data.  Written: version 1.0, data aligned to 64 bytes.  bf16, for
- * which numpy has no name, is raw bytes (V2), as np.save writes arrays of ml_dtypes.bfloat16; of what np.load gives,
- * x.view(ml_dtypes.bfloat16) makes numbers.  Every file is treated as hostile: sizes are checked against the file
- * before anything is allocated.
+ * TENSOR_MAX_RANK dimensions, bytes after the data.  Written: version 1.0, data aligned to 64 bytes.  Types for which
+ * numpy has no name, bf16 and those of 8, 4 and 2 bits, are raw bytes (V2, V1), as np.save writes arrays of ml_dtypes;
+ * of what np.load gives, x.view(ml_dtypes.bfloat16) makes numbers.  Such a tensor is raw (base/tensor.h), and its user
+ * knows the type.  The names of ml_dtypes are read too (np.load knows them once ml_dtypes is imported).  Every file is
+ * treated as hostile: sizes are checked against the file before anything is allocated.
  */
 #ifndef APC_BASE_NPY_H
 #define APC_BASE_NPY_H

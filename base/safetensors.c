@@ -13,10 +13,25 @@
 #define ALIGNMENT 4096u
 
 static const char *const type_names[DT_COUNT] = {
-    [DT_f32] = "F32", [DT_f64] = "F64", [DT_f16] = "F16",   [DT_bf16] = "BF16", [DT_i8] = "I8",
-    [DT_i16] = "I16", [DT_i32] = "I32", [DT_i64] = "I64",   [DT_u8] = "U8",     [DT_u16] = "U16",
-    [DT_u32] = "U32", [DT_u64] = "U64", [DT_bool] = "BOOL",
-};
+    [DT_f32] = "F32",
+    [DT_f64] = "F64",
+    [DT_f16] = "F16",
+    [DT_bf16] = "BF16",
+    [DT_i8] = "I8",
+    [DT_i16] = "I16",
+    [DT_i32] = "I32",
+    [DT_i64] = "I64",
+    [DT_u8] = "U8",
+    [DT_u16] = "U16",
+    [DT_u32] = "U32",
+    [DT_u64] = "U64",
+    [DT_bool] = "BOOL",
+    [DT_f8e4m3fn] = "F8_E4M3",
+    [DT_f8e4m3fnuz] = "F8_E4M3FNUZ",
+    [DT_f8e5m2] = "F8_E5M2",
+    [DT_f8e5m2fnuz] = "F8_E5M2FNUZ",
+    [DT_f8e8m0] = "F8_E8M0",
+}; /* NULL: the format has no such type, or packs it */
 
 #define BAD(s, ...) diag_error((s)->diags, DIAG_safetensors, file_loc((s)->diags, (s)->path), __VA_ARGS__)
 
@@ -31,7 +46,7 @@ static bool read_dtype(Safetensors *s, const json_t *value, SafetensorsEntry *e)
   const char *name = json_string_value(value);
   if (!name) return BAD(s, "tensor %s has no dtype string", NAME(s, e));
   for (int i = 0; i < DT_COUNT; i++)
-    if (strcmp(type_names[i], name) == 0) {
+    if (type_names[i] && strcmp(type_names[i], name) == 0) {
       e->dtype = (DType)i;
       return true;
     }
@@ -306,7 +321,13 @@ static bool check_names(Diags *d, const char *path, const char **names, size_t n
 static bool check_header(Diags *d, const char *path, const NamedTensor *const *tensors, size_t n,
                          const SafetensorsMeta *meta, size_t n_meta) {
   const char **names = ARENA_ARRAY(d->arena, const char *, n + 1), **keys = ARENA_ARRAY(d->arena, const char *, n_meta);
-  for (size_t i = 0; i < n; i++) names[i] = tensors[i]->name;
+  for (size_t i = 0; i < n; i++) {
+    names[i] = tensors[i]->name;
+    if (!type_names[tensors[i]->tensor.dtype])
+      return diag_error(d, DIAG_tensor_format, file_loc(d, path),
+                        "safetensors files have no element type for %s of %s; use .npy or .npz",
+                        quoted(d->arena, names[i]), dtype_name(tensors[i]->tensor.dtype));
+  }
   names[n] = "__metadata__"; /* reserved */
   for (size_t i = 0; i < n_meta; i++) {
     keys[i] = meta[i].key;

@@ -54,6 +54,13 @@ void tensor_free(Tensor *t) {
   *t = (Tensor){0};
 }
 
+void tensor_settle(Tensor *t, DType type) {
+  bool lacks = type == DT_bf16 || !dtype_computes(type);
+  if (!t->raw || !lacks || dtype_bytes(type) != dtype_bytes(t->dtype)) return;
+  t->dtype = type;
+  t->raw = false;
+}
+
 int64_t tensor_elements(const Tensor *t) { return (int64_t)(t->bytes / dtype_bytes(t->dtype)); }
 
 void tensor_index(int rank, const int64_t *dims, int64_t element, int64_t *index) {

@@ -13,6 +13,7 @@
 
 typedef struct Tensor {
   DType dtype;
+  bool raw; /* its file gives only the bytes of an element, as NumPy does for types that it lacks; dtype is a guess */
   int rank; /* 0 is a scalar of one element */
   int64_t dims[TENSOR_MAX_RANK];
   void *data;                                       /* never NULL in a valid tensor, also for 0 bytes */
@@ -43,6 +44,9 @@ void tensor_free(Tensor *t);
 
 /* The number of elements, 1 for a scalar. */
 int64_t tensor_elements(const Tensor *t);
+
+/* Gives a raw tensor this type if NumPy lacks it and its elements have as many bytes. */
+void tensor_settle(Tensor *t, DType type);
 
 /* Computes the index of a row-major element. */
 void tensor_index(int rank, const int64_t *dims, int64_t element, int64_t *index);

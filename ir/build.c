@@ -355,6 +355,12 @@ Val build_iota(Builder *b, const Type *type, int axis) {
   return op0(b, OP_iota, type, 2, a);
 }
 
+Val build_bitcast(Builder *b, Val x, DType to) {
+  if (x && type_of(b->f, x)->dtype == to) return x;
+  Attr a = attr_dtype(AT_to, to);
+  return op1(b, OP_bitcast, x, NULL, 1, &a);
+}
+
 Val build_cast(Builder *b, Val x, DType to) {
   if (x && type_of(b->f, x)->dtype == to) return x;
   Attr a = attr_dtype(AT_to, to);

@@ -120,10 +120,18 @@ static bool may_be(const Type *t, const Type *written) {
   return true;
 }
 
+/* Reports a type without arithmetic in an operation that computes. */
+static bool computes_on(const Infer *c, const Type *t) {
+  if (!t || dtype_computes(t->dtype) || op_takes_stored(c->spec->kind)) return true;
+  return infer_fail(c, "not defined for %s; cast it first", dtype_name(t->dtype)) != NULL;
+}
+
 static const Type *first_type(const Infer *c) {
   const OpSpec *spec = c->spec;
   const OpRecord *record = op_record(spec->kind);
-  const Type *t = record->infer(c);
+  for (int i = 0; i < spec->nin; i++)
+    if (!computes_on(c, c->in[i])) return NULL;
+  const Type *t = computes_on(c, spec->type) ? record->infer(c) : NULL;
   bool trusted = c->f->level == 2 && record->written_at_level2;
   if (t && spec->type && trusted && may_be(t, spec->type)) return spec->type;
   if (t && spec->type && t != spec->type && op_results(spec->kind))

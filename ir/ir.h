@@ -503,6 +503,7 @@ Val build_splat(Builder *b, const Type *type, double value);
 Val build_size(Builder *b, const Type *type, const Expr *value);
 Val build_iota(Builder *b, const Type *type, int axis);
 Val build_cast(Builder *b, Val x, DType to);
+Val build_bitcast(Builder *b, Val x, DType to);
 Val build_reshape(Builder *b, Val x, int rank, const Expr *const *dims);
 Val build_transpose(Builder *b, Val x, const int *perm);
 Val build_slice(Builder *b, Val x, int axis, const Expr *start, const Expr *extent, int64_t stride); /* one dimension */

@@ -82,6 +82,7 @@ bool op_is_grouped(OpKind k) { return has(k, OT_GROUPED); }
 bool op_is_contraction(OpKind k) { return has(k, OT_CONTRACTION); }
 bool op_has_library_sums(OpKind k) { return has(k, OT_LIBRARY_SUMS); }
 bool op_is_along(OpKind k) { return has(k, OT_ALONG); }
+bool op_takes_stored(OpKind k) { return has(k, OT_STORED); }
 bool op_is_composite(OpKind k) { return has(k, OT_COMPOSITE); }
 bool op_is_call(OpKind k) { return has(k, OT_CALL); }
 bool op_is_loop_part(OpKind k) { return has(k, OT_LOOP); }

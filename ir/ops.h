@@ -45,7 +45,8 @@ typedef enum OpTrait {
   OT_LEVEL2 = 1 << 18,
   OT_COMM = 1 << 19,
   OT_TYPED = 1 << 20,
-  OT_ALONG = 1 << 21
+  OT_ALONG = 1 << 21,
+  OT_STORED = 1 << 22
 } OpTrait;
 
 /* Facts of a row; op_find is false if there is no operation of that name. */
@@ -103,6 +104,8 @@ bool op_is_contraction(OpKind k);
 bool op_has_library_sums(OpKind k);
 /* Runs along one dimension of operand 0 (`axis`, `axes`, else the last): a kernel computes it row by row. */
 bool op_is_along(OpKind k);
+/* Moves or converts elements of any type, also of those without arithmetic (dtype_computes). */
+bool op_takes_stored(OpKind k);
 /* Has a decomposition into primitives (ir/ops/), and is defined for floats only. */
 bool op_is_composite(OpKind k);
 

@@ -248,7 +248,9 @@ static const Poly *logical(const Ask *q, const Poly *const *x) {
   }
 }
 
-static bool elementwise(OpKind k) { return op_class(k) != OC_OTHER || k == OP_select || k == OP_cast; }
+static bool elementwise(OpKind k) {
+  return op_class(k) != OC_OTHER || k == OP_select || k == OP_cast || k == OP_bitcast;
+}
 
 /* True for select(isnan(x), 0, x). */
 static bool is_guard(const Ask *q) {

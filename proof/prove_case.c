@@ -595,7 +595,8 @@ static bool check_case(const Case *c) {
   if (op_class(c->op->kind) != OC_OTHER) return case_elementwise(c);
   switch (c->op->kind) {
     case OP_select:
-    case OP_cast: return case_elementwise(c);
+    case OP_cast:
+    case OP_bitcast: return case_elementwise(c);
     case OP_broadcast: return case_broadcast(c);
     case OP_transpose: return case_transpose(c);
     case OP_reshape: return case_reshape(c);

@@ -58,7 +58,8 @@ typedef enum ApcStatus {
   APC_PENDING = 100    /* apc_wait: the request still runs; no error, and no exit code */
 } ApcStatus;
 
-/* Element types; bool is one byte, 0 or 1. */
+/* Element types; bool is one byte, 0 or 1.  Floats of 8 bits are one byte; f4, i4, u4, i2 and u2 are the low bits of a
+ * byte, the others 0, as NumPy's ml_dtypes has them. */
 typedef enum ApcType {
   APC_F32,
   APC_F64,
@@ -72,7 +73,17 @@ typedef enum ApcType {
   APC_U16,
   APC_U32,
   APC_U64,
-  APC_BOOL
+  APC_BOOL,
+  APC_F8E4M3FN,
+  APC_F8E4M3FNUZ,
+  APC_F8E5M2,
+  APC_F8E5M2FNUZ,
+  APC_F8E8M0,
+  APC_F4E2M1,
+  APC_I4,
+  APC_U4,
+  APC_I2,
+  APC_U2
 } ApcType;
 
 enum { APC_MAX_RANK = 8 };

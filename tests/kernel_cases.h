@@ -74,6 +74,7 @@ static void make_cases(void) {
   RUN(equal_lines);
   RUN(indexing);
   RUN(pointwise);
+  RUN(stored_types);
   RUN(random_graphs);
 }
 

@@ -61,6 +61,7 @@ static Val spread(Builder *b, Val v, double by, double plus) {
 
 static void pointwise(void) {
   for (int t = 0; t < DT_COUNT; t++) {
+    if (!dtype_computes((DType)t)) continue;
     InterpProgram p = {0};
     Builder b = start_function(&p);
     const Expr *dims[2] = {ex_const(p.m, 7), ex_sym(p.m, 0)};
@@ -88,7 +89,30 @@ static void pointwise(void) {
                     : build_binary(&b, OP_mul, x, build_splat(&b, type, 64)); /* casts see the same bits everywhere */
     for (int to = 0; to < DT_COUNT; to++)
       add_output(&b, arena_printf(p.arena, "to %s", dtype_name((DType)to)), build_cast(&b, exact, (DType)to));
+    for (int to = 0; to < DT_COUNT; to++)
+      if (dtype_bytes((DType)to) == dtype_bytes((DType)t) && to != DT_bool)
+        add_output(&b, arena_printf(p.arena, "bits %s", dtype_name((DType)to)), build_bitcast(&b, exact, (DType)to));
     finish_function(arena_printf(p.arena, "pointwise %s", dtype_name((DType)t)), &p, 5);
+  }
+}
+
+/* Types without arithmetic: values made of all bytes are converted to every type, and moved. */
+static void stored_types(void) {
+  for (int t = DT_bool + 1; t < DT_COUNT; t++) {
+    InterpProgram p = {0};
+    Builder b = start_function(&p);
+    const Expr *dims[2] = {ex_const(p.m, 52), ex_sym(p.m, 0)};
+    Val bytes = build_iota(&b, type_get(p.m, DT_u8, 2, dims), 0), columns = build_iota(&b, type_of(b.f, bytes), 1);
+    bytes = build_binary(&b, OP_add, build_binary(&b, OP_mul, bytes, build_splat(&b, type_of(b.f, bytes), 5)), columns);
+    Val x = build_bitcast(&b, bytes, (DType)t), c = add_input(&b, "c", type_get(p.m, DT_bool, 2, dims));
+    for (int to = 0; to < DT_COUNT; to++)
+      add_output(&b, arena_printf(p.arena, "to %s", dtype_name((DType)to)), build_cast(&b, x, (DType)to));
+    Val three[3] = {c, x, build_splat(&b, type_of(b.f, x), 1)};
+    add_output(&b, "select", build_op(&b, &(OpSpec){.kind = OP_select, .nin = 3, .in = three}));
+    add_output(&b, "turned", build_transpose(&b, x, (const int[]){1, 0}));
+    add_output(&b, "joined", build_concat(&b, 2, (const Val[]){x, three[2]}, 0));
+    add_output(&b, "bits", build_bitcast(&b, x, DT_u8));
+    finish_function(arena_printf(p.arena, "stored %s", dtype_name((DType)t)), &p, 5);
   }
 }
 

@@ -69,17 +69,18 @@ static Tensor *slot(const Inputs *in, const char *name) {
   return NULL;
 }
 
-static bool check_type(const Inputs *in, const char *name, DType given, DType type) {
-  return whole_may_be(given, type) ||
+static bool check_type(const Inputs *in, const char *name, Tensor given, DType type) {
+  tensor_settle(&given, type);
+  return (!given.raw && whole_may_be(given.dtype, type)) ||
          diag_error(in->t->diags, DIAG_input, (Loc){0}, "input '%s' is %s, but the tensor given is %s", name,
-                    dtype_name(type), dtype_name(given));
+                    dtype_name(type), given.raw ? "raw bytes" : dtype_name(given.dtype));
 }
 
 /* Checks that a given tensor has the input's shape, and its type or numbers that fit it.  With `bind`, symbols take
  * their size from the tensor; otherwise any size matches them. */
 static bool check_tensor(const Inputs *in, const char *name, const Tensor *x, bool bind) {
   const Type *type = type_of(in->f, input_op(in, name)->out);
-  if (!check_type(in, name, x->dtype, type->dtype)) return false;
+  if (!check_type(in, name, *x, type->dtype)) return false;
   if (x->rank != type->rank)
     return diag_error(in->t->diags, DIAG_input, (Loc){0}, "input '%s' has %d dimensions, but the tensor given has %d",
                       name, type->rank, x->rank);
@@ -109,7 +110,7 @@ static bool copy_tensor(const Tensor *x, DType type, Tensor *out) {
 static bool check_numbers(const Inputs *in, const char *name, const Tensor *x, DType type) {
   int64_t index[TENSOR_MAX_RANK], at = -1;
   char place[200], value[32];
-  if (!check_type(in, name, x->dtype, type)) return false;
+  if (!check_type(in, name, *x, type)) return false;
   if (x->dtype != type) at = whole_first_other(x, type);
   if (at < 0) return true;
   tensor_index(x->rank, x->dims, at, index);
@@ -131,11 +132,12 @@ static bool is_for_another(const Inputs *in, const char *name) {
 }
 
 /* Copies the tensor, so that its file may be closed. */
-static bool give(const Inputs *in, const char *name, const Tensor *x) {
+static bool give(const Inputs *in, const char *name, Tensor *x) {
   if (is_for_another(in, name)) return true;
   Tensor *to = slot(in, name);
   if (!to) return false;
   DType type = type_of(in->f, input_op(in, name)->out)->dtype;
+  tensor_settle(x, type);
   if (!check_numbers(in, name, x, type)) return false;
   tensor_free(to);
   return copy_tensor(x, type, to) ||

@@ -91,3 +91,6 @@ PACKETS(i8, int8_t, int8_t) PACKETS(i16, int16_t, int16_t) PACKETS(i32, int32_t,
 PACKETS(u8, uint8_t, uint8_t) PACKETS(u16, uint16_t, uint16_t) PACKETS(u32, uint32_t, uint32_t)
     PACKETS(u64, uint64_t, uint64_t)
 PACKETS(bool, uint8_t, _Bool)
+PACKETS(f8e4m3fn, uint8_t, float) PACKETS(f8e4m3fnuz, uint8_t, float) PACKETS(f8e5m2, uint8_t, float)
+PACKETS(f8e5m2fnuz, uint8_t, float) PACKETS(f8e8m0, uint8_t, float) PACKETS(f4e2m1, uint8_t, float)
+PACKETS(i4, uint8_t, int8_t) PACKETS(i2, uint8_t, int8_t) PACKETS(u4, uint8_t, uint8_t) PACKETS(u2, uint8_t, uint8_t)

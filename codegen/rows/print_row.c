@@ -44,13 +44,11 @@ const char *rp_stored_type(DType t) {
       [DT_i8] = "int8_t",   [DT_i16] = "int16_t",  [DT_i32] = "int32_t",  [DT_i64] = "int64_t",
       [DT_u8] = "uint8_t",  [DT_u16] = "uint16_t", [DT_u32] = "uint32_t", [DT_u64] = "uint64_t",
       [DT_bool] = "uint8_t"};
-  return names[t];
+  return names[t] ? names[t] : "uint8_t"; /* floats of 8 bits, and what is narrower */
 }
 
-/* Returns the type in which a value is computed. */
-static DType computed(DType t) { return t == DT_f16 || t == DT_bf16 ? DT_f32 : t; }
-const char *rp_value_type(DType t) { return t == DT_bool ? "_Bool" : rp_stored_type(computed(t)); }
-const char *rp_suffix(DType t) { return dtype_name(computed(t)); }
+const char *rp_value_type(DType t) { return t == DT_bool ? "_Bool" : rp_stored_type(dtype_held(t)); }
+const char *rp_suffix(DType t) { return dtype_name(dtype_held(t)); }
 
 /* ---- expressions */
 
@@ -77,7 +75,7 @@ static const char *number_text(const RowPrinter *c, const RowNode *n) {
     if (n->dtype == DT_u64 || n->dtype == DT_u32)
       return arena_printf(c->m->arena, "(%s)%lluull", rp_stored_type(n->dtype), (unsigned long long)n->i);
     if (n->i == INT64_MIN) return "INT64_MIN";
-    return arena_printf(c->m->arena, "(%s)%lldll", rp_stored_type(n->dtype), (long long)n->i);
+    return arena_printf(c->m->arena, "(%s)%lldll", rp_value_type(n->dtype), (long long)n->i);
   }
   if (isnan(n->f)) return "__builtin_nanf(\"\")";
   if (isinf(n->f)) return n->f > 0 ? "__builtin_inff()" : "(-__builtin_inff())";
@@ -105,6 +103,8 @@ static const char *op_text(const RowPrinter *c, const RowNode *n) {
   if (rp_selected(c, n) >= 0) return arena_printf(a, "v%d", rp_selected(c, n));
   if (n->op == OP_select) return arena_printf(a, "v%d ? v%d : v%d", n->args[0], n->args[1], n->args[2]);
   if (n->op == OP_cast) return arena_printf(a, "to_%s_%s(v%d)", dtype_name(n->dtype), rp_suffix(x->dtype), n->args[0]);
+  if (n->op == OP_bitcast)
+    return arena_printf(a, "from_bits_%s(bits_%s(v%d))", dtype_name(n->dtype), dtype_name(x->dtype), n->args[0]);
   const char *name = op_name(n->op), *s = rp_suffix(x->dtype);
   if (n->nargs == 1) return arena_printf(a, "%s_%s(v%d)", name, s, n->args[0]);
   return arena_printf(a, "%s_%s(v%d, v%d)", name, s, n->args[0], n->args[1]);

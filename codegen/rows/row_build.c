@@ -363,7 +363,7 @@ static int operand_in_place(Build *b, Val v) {
   return value_at(b, v, at, -1);
 }
 
-static DType wide(DType t) { return t == DT_f16 || t == DT_bf16 ? DT_f32 : t; }
+static DType wide(DType t) { return dtype_held(t); }
 
 /* Widens a narrow float.  It is already computed in f32, so only the node's type changes, without rounding. */
 static int widened(Build *b, int v) {
@@ -437,7 +437,8 @@ static int computed_at(Build *b, const Op *op, const Index *index, int guard) {
     case OP_softmax: return at_softmax(b, op, index, guard);
     case OP_norm: return at_norm(b, op, index, guard);
     case OP_cross_entropy: return at_cross_entropy(b, op);
-    case OP_cast: return op1(b, OP_cast, y->dtype, value_at(b, op->in[0], index, guard));
+    case OP_cast:
+    case OP_bitcast: return op1(b, op->kind, y->dtype, value_at(b, op->in[0], index, guard));
     default: break;
   }
   if (op_class(op->kind) == OC_OTHER && op->kind != OP_select) die("row_build: %s \"%s\"", op_name(op->kind), op->name);

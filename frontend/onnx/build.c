@@ -168,7 +168,7 @@ static bool constant_element(ImportNode *n, size_t i, int64_t e, int64_t *out) {
   const ImportItem *item = n->in[i];
   ImportKnown known = input_known(n, i);
   if (known.items) return ex_get_const(known.items[e], out);
-  if (!item->tensor || item->is_trained) return false;
+  if (!item->tensor || item->is_trained || item->data.packed) return false;
   size_t size = dtype_bytes(item->data.dtype);
   char element[8];
   memcpy(element, onnx_file_bytes(import_file(n->im), &item->data) + (size_t)e * size, size);

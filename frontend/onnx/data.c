@@ -3,7 +3,7 @@
  * There are three places: raw_data or packed floats (a range of the model file, known from the pre-pass), an
  * external file, and typed fields.  In memory, int64_data, uint64_data and unpacked floats already have the layout
  * of the element type, so the blob is the message's own array.  int32_data holds one narrower element per int32 and
- * is copied.
+ * is copied.  Elements of fewer than 8 bits are packed; small tensors are unpacked as well, for those who read them.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -12,6 +12,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/small_float.h"
 #include "frontend/onnx/file_private.h"
 
 static const struct {
@@ -19,15 +20,33 @@ static const struct {
   bool known; /* apc supports it, as `dtype` */
   DType dtype;
 } onnx_types[] = {
-    [0] = {"UNDEFINED", false, 0},       [1] = {"FLOAT", true, DT_f32},      [2] = {"UINT8", true, DT_u8},
-    [3] = {"INT8", true, DT_i8},         [4] = {"UINT16", true, DT_u16},     [5] = {"INT16", true, DT_i16},
-    [6] = {"INT32", true, DT_i32},       [7] = {"INT64", true, DT_i64},      [8] = {"STRING", false, 0},
-    [9] = {"BOOL", true, DT_bool},       [10] = {"FLOAT16", true, DT_f16},   [11] = {"DOUBLE", true, DT_f64},
-    [12] = {"UINT32", true, DT_u32},     [13] = {"UINT64", true, DT_u64},    [14] = {"COMPLEX64", false, 0},
-    [15] = {"COMPLEX128", false, 0},     [16] = {"BFLOAT16", true, DT_bf16}, [17] = {"FLOAT8E4M3FN", false, 0},
-    [18] = {"FLOAT8E4M3FNUZ", false, 0}, [19] = {"FLOAT8E5M2", false, 0},    [20] = {"FLOAT8E5M2FNUZ", false, 0},
-    [21] = {"UINT4", false, 0},          [22] = {"INT4", false, 0},          [23] = {"FLOAT4E2M1", false, 0},
-    [24] = {"FLOAT8E8M0", false, 0},     [25] = {"UINT2", false, 0},         [26] = {"INT2", false, 0},
+    [0] = {"UNDEFINED", false, 0},
+    [1] = {"FLOAT", true, DT_f32},
+    [2] = {"UINT8", true, DT_u8},
+    [3] = {"INT8", true, DT_i8},
+    [4] = {"UINT16", true, DT_u16},
+    [5] = {"INT16", true, DT_i16},
+    [6] = {"INT32", true, DT_i32},
+    [7] = {"INT64", true, DT_i64},
+    [8] = {"STRING", false, 0},
+    [9] = {"BOOL", true, DT_bool},
+    [10] = {"FLOAT16", true, DT_f16},
+    [11] = {"DOUBLE", true, DT_f64},
+    [12] = {"UINT32", true, DT_u32},
+    [13] = {"UINT64", true, DT_u64},
+    [14] = {"COMPLEX64", false, 0},
+    [15] = {"COMPLEX128", false, 0},
+    [16] = {"BFLOAT16", true, DT_bf16},
+    [17] = {"FLOAT8E4M3FN", true, DT_f8e4m3fn},
+    [18] = {"FLOAT8E4M3FNUZ", true, DT_f8e4m3fnuz},
+    [19] = {"FLOAT8E5M2", true, DT_f8e5m2},
+    [20] = {"FLOAT8E5M2FNUZ", true, DT_f8e5m2fnuz},
+    [21] = {"UINT4", true, DT_u4},
+    [22] = {"INT4", true, DT_i4},
+    [23] = {"FLOAT4E2M1", true, DT_f4e2m1},
+    [24] = {"FLOAT8E8M0", true, DT_f8e8m0},
+    [25] = {"UINT2", true, DT_u2},
+    [26] = {"INT2", true, DT_i2},
 };
 #define ONNX_TYPES ((int32_t)(sizeof onnx_types / sizeof *onnx_types))
 
@@ -74,6 +93,12 @@ static bool read_shape(const Source *s) {
   s->out->rank = t->n_dims;
   s->out->dims = t->dims;
   s->out->elements = empty ? 0 : elements;
+  const int bits = dtype_bits(s->out->dtype);
+  if (bits < 8) {
+    s->out->packed = bits;
+    s->out->bytes = packed_bytes(bits, s->out->elements);
+    return true;
+  }
   if (__builtin_mul_overflow(s->out->elements, dtype_bytes(s->out->dtype), &s->out->bytes))
     return bad(s, DIAG_onnx_tensor, "it would be larger than 2^64 bytes");
   return true;
@@ -138,14 +163,14 @@ static int64_t element(const Onnx__TensorProto *t, bool wide, size_t i) {
   return t->uint64_data[i] > INT64_MAX ? INT64_MAX : (int64_t)t->uint64_data[i];
 }
 
-/* Copies elements of at most 4 bytes out of int32_data or (`wide`) uint64_data. */
+/* Copies elements of at most 4 bytes, or bytes of packed ones, out of int32_data or (`wide`) uint64_data. */
 static bool narrowed(const Source *s, bool wide) {
   const char *field = wide ? "uint64_data" : "int32_data";
   size_t n = wide ? s->t->n_uint64_data : s->t->n_int32_data, size = dtype_bytes(s->out->dtype);
-  if (n != s->out->elements) return wrong_count(s, n, field);
+  if (n != (s->out->packed ? s->out->bytes : s->out->elements)) return wrong_count(s, n, field);
   uint8_t *to = arena_alloc(s->f->arena, n * size);
   int64_t low = 0, high = 0;
-  stored_range(s->out->dtype, &low, &high);
+  stored_range(s->out->packed ? DT_u8 : s->out->dtype, &low, &high);
   for (size_t i = 0; i < n; i++) {
     int64_t v = element(s->t, wide, i);
     if (v < low || v > high)
@@ -306,10 +331,9 @@ static bool external_data(const Source *s) {
   return check_bools(s);
 }
 
-bool onnx_file_data(OnnxFile *f, Diags *d, const Onnx__TensorProto *tensor, OnnxData *out) {
-  Source s = {f, d, tensor, out};
-  *out = (OnnxData){0};
-  if (!read_shape(&s)) return false;
+static bool find_data(const Source *at) {
+  const Source s = *at;
+  const Onnx__TensorProto *tensor = s.t;
   if (tensor->segment) return bad(&s, DIAG_onnx_tensor, "tensors stored in segments are not supported");
   bool external = tensor->data_location == ONNX__TENSOR_PROTO__DATA_LOCATION__EXTERNAL;
   bool typed = tensor->n_float_data || tensor->n_int32_data || tensor->n_int64_data || tensor->n_double_data ||
@@ -320,7 +344,23 @@ bool onnx_file_data(OnnxFile *f, Diags *d, const Onnx__TensorProto *tensor, Onnx
   return tensor->has_raw_data ? raw_data(&s) : typed_data(&s);
 }
 
+bool onnx_file_data(OnnxFile *f, Diags *d, const Onnx__TensorProto *tensor, OnnxData *out) {
+  const Source s = {f, d, tensor, out};
+  *out = (OnnxData){0};
+  if (!read_shape(&s) || !find_data(&s)) return false;
+  const uint8_t *stored = onnx_file_stored(f, out);
+  if (!out->packed || out->elements > ONNX_UNPACKED_MOST || !stored) return true;
+  uint8_t *to = arena_alloc(f->arena, out->elements + 1);
+  unpack_bits(out->packed, out->elements, stored, to);
+  out->unpacked = to;
+  return true;
+}
+
 const uint8_t *onnx_file_bytes(const OnnxFile *f, const OnnxData *data) {
+  return data->packed ? data->unpacked : onnx_file_stored(f, data);
+}
+
+const uint8_t *onnx_file_stored(const OnnxFile *f, const OnnxData *data) {
   const uint8_t *base = onnx_file_blob(f, data->blob).data;
   return base ? base + data->offset : NULL;
 }

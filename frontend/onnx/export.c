@@ -413,6 +413,7 @@ static const char *write_body(const Writing *n) {
 static const char *write_op(const Writing *n) {
   DType t = n->type ? n->type->dtype : DT_f32;
   const char *x = n->op->nin ? operand(n, 0) : NULL;
+  if (!dtype_computes(t)) return export_no_form(n, arena_printf(n->x->w->arena, "%s is not written", dtype_name(t)));
   if (same[n->op->kind].type) {
     if ((n->op->kind == OP_and || n->op->kind == OP_or || n->op->kind == OP_xor) && t != DT_bool)
       return export_no_form(n, "bitwise operators need operator set 18");

@@ -54,12 +54,18 @@ typedef struct OnnxData {
   uint64_t elements;
   uint32_t blob;
   uint64_t offset, bytes;
+  int packed; /* bits of an element of fewer than 8, several to a byte, the first in the low bits; else 0 */
+  const uint8_t *unpacked; /* those with a byte each; NULL above ONNX_UNPACKED_MOST elements */
 } OnnxData;
 
+#define ONNX_UNPACKED_MOST (UINT64_C(1) << 16)
+
 /* Locates the data of a tensor of this file's message.  Each call converts data in typed fields of a narrower
- * element type, so call it once per tensor.  False after a diagnostic.  onnx_file_bytes returns the bytes. */
+ * element type, so call it once per tensor.  False after a diagnostic.  onnx_file_bytes returns the elements, NULL for
+ * large packed ones; onnx_file_stored returns the `bytes` bytes of the file. */
 bool onnx_file_data(OnnxFile *f, Diags *d, const Onnx__TensorProto *tensor, OnnxData *out);
 const uint8_t *onnx_file_bytes(const OnnxFile *f, const OnnxData *data);
+const uint8_t *onnx_file_stored(const OnnxFile *f, const OnnxData *data);
 
 /* A string of a message; "" if absent. */
 static inline const char *onnx_text(const char *s) { return s ? s : ""; }

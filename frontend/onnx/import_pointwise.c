@@ -97,10 +97,61 @@ static Val cast_known(ImportNode *n, const ImportKnown *k, DType to) {
   return build_op(n->b, &(OpSpec){.kind = OP_const, .type = type, .nattrs = 1, .attrs = &a});
 }
 
+/* ---- casts */
+
+static double largest_of(DType t) {
+  switch (t) {
+    case DT_f8e4m3fn: return 448;
+    case DT_f8e4m3fnuz: return 240;
+    case DT_f8e5m2:
+    case DT_f8e5m2fnuz: return 57344;
+    case DT_f8e8m0: return 0x1p127;
+    default: return 0; /* conversions saturate, or have no attribute */
+  }
+}
+
+/* Rounds f64 to a power of two, away from zero or towards it: the bits of its exponent. */
+static Val power_of_two(ImportNode *n, Val x, bool up) {
+  const double mantissa = 0x1p52 - 1;
+  Val bits = build_bitcast(n->b, x, DT_u64);
+  if (up) bits = binary_number(n, OP_add, bits, mantissa);
+  Val y = build_bitcast(n->b, binary_number(n, OP_and, bits, 0x1p64 - 0x1p52), DT_f64);
+  return select3(n, build_unary(n->b, OP_isnan, x), x, y);
+}
+
+/* To powers of two; numbers below the smallest become it, or NaN without saturation. */
+static Val cast_to_power(ImportNode *n, Val x, bool saturate) {
+  const char *mode = node_string(n, "round_mode", "up");
+  const double least = 0x1p-127;
+  bool nearest = strcmp(mode, "nearest") == 0, up = strcmp(mode, "up") == 0;
+  if (!nearest && !up && strcmp(mode, "down") != 0) return node_error(n, "round_mode \"%s\" is not supported", mode), 0;
+  x = build_cast(n->b, x, DT_f64);
+  if (!nearest) x = power_of_two(n, x, up);
+  if (saturate) x = clamp(n, x, splat_like(n, x, least), splat_like(n, x, largest_of(DT_f8e8m0)));
+  else x = select3(n, binary_number(n, OP_lt, x, least), splat_like(n, x, (double)NAN), x);
+  return build_cast(n->b, x, DT_f8e8m0);
+}
+
+Val import_cast_value(ImportNode *n, Val x, DType to) {
+  if (!x) return 0;
+  DType from = type_of(n->b->f, x)->dtype;
+  const bool saturate = node_int(n, "saturate", 1) != 0;
+  const double largest = largest_of(to);
+  if (from == to) return x;
+  if (to == DT_bool) return to_bool(n, build_cast(n->b, x, dtype_computes(from) ? from : dtype_held(from)));
+  /* Out of range is undefined, and 4 and 2 bits are usually made by wrapping, as ml_dtypes does. */
+  if (dtype_is_float(from) && !dtype_is_float(to) && dtype_bits(to) < 8) x = build_cast(n->b, x, DT_i32);
+  if (to == DT_f8e8m0) return cast_to_power(n, x, saturate);
+  if (largest == 0 || !saturate) return build_cast(n->b, x, to);
+  if (!dtype_is_float(from)) x = build_cast(n->b, x, DT_f64);
+  else if (!dtype_computes(from)) x = build_cast(n->b, x, DT_f32);
+  return build_cast(n->b, clamp(n, x, splat_like(n, x, -largest), splat_like(n, x, largest)), to);
+}
+
 static bool cast_to(ImportNode *n, DType to) {
   ImportKnown k = input_known(n, 0);
   double value;
-  if (k.items && dtype_is_float(to) && dtype_class(k.type->dtype) != DTC_B) {
+  if (k.items && dtype_is_float(to) && dtype_computes(to) && dtype_class(k.type->dtype) != DTC_B) {
     Val v = k.n == 1 && input_number(n, 0, &value) ? build_splat(n->b, type_with_dtype(n->m, k.type, to), value)
                                                    : cast_known(n, &k, to);
     if (v) return import_set_output(n, 0, v);
@@ -109,8 +160,7 @@ static bool cast_to(ImportNode *n, DType to) {
     import_set_alias(n, 0, n->in[0]);
     return true;
   }
-  Val x = input(n, 0);
-  return x && import_set_output(n, 0, to == DT_bool ? to_bool(n, x) : build_cast(n->b, x, to));
+  return import_set_output(n, 0, import_cast_value(n, input(n, 0), to));
 }
 
 bool import_cast(ImportNode *n) {
@@ -120,15 +170,15 @@ bool import_cast(ImportNode *n) {
 
 bool import_cast_like(ImportNode *n) { return cast_to(n, input_type(n, 1)->dtype); }
 
-/* The same bits as an integer of another sign, or a bool as an integer.  Not done: bits of floats. */
+/* Integers of another sign stay known. */
 bool import_bitcast(ImportNode *n) {
-  const Type *t = input_type(n, 0);
+  const DType from = input_type(n, 0)->dtype;
   DType to;
   if (!node_dtype(n, "to", &to)) return false;
-  bool same = t->dtype == to, floats = dtype_is_float(t->dtype) || dtype_is_float(to);
-  if (dtype_bytes(t->dtype) != dtype_bytes(to) || (!same && (floats || to == DT_bool)))
-    return node_error(n, "the bits of %s as %s are not supported", dtype_name(t->dtype), dtype_name(to));
-  return cast_to(n, to);
+  if (dtype_bits(from) != dtype_bits(to))
+    return node_error(n, "an element of %s has not as many bits as one of %s", dtype_name(from), dtype_name(to));
+  if (from == to || (!dtype_is_float(from) && !dtype_is_float(to) && to != DT_bool)) return cast_to(n, to);
+  return import_set_output(n, 0, build_bitcast(n->b, input(n, 0), to));
 }
 
 bool import_clip(ImportNode *n) {

@@ -171,6 +171,8 @@ Val binary(ImportNode *n, OpKind k, Val x, Val y);           /* NumPy broadcasti
 Val binary_number(ImportNode *n, OpKind k, Val x, double y); /* y as a splat of x's type */
 /* Broadcasts x to these extents. */
 Val broadcast(ImportNode *n, Val x, int rank, const Expr *const *dims);
+/* Converts to a type as Cast does with its attributes saturate and round_mode, which it reads from the node. */
+Val import_cast_value(ImportNode *n, Val x, DType to);
 Val clamp(ImportNode *n, Val x, Val low, Val high); /* as Clip; 0 for low or high: no bound */
 /* Clamps to constants. */
 Val clamp_numbers(ImportNode *n, Val x, double low, double high);

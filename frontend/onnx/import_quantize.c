@@ -3,9 +3,8 @@
  * Products and convolutions of quantised operands are exact: they subtract the zero points and use an i32 dot or an
  * f64 convolution (the IR convolves only floats; f64 holds these sums up to 2^53).  Scales are applied in f32: a
  * rounded quotient (ties to even), plus the zero point, saturated by the cast to the narrow type.  In f32 the sums
- * of QLinear* are exact up to 2^24, and larger ones have 24 bits.
- *
- * Not done: 4-bit and 8-bit float types.
+ * of QLinear* are exact up to 2^24, and larger ones have 24 bits.  Floats of 8 and 4 bits are quotients, converted as
+ * Cast does; their zero points are usually 0, which is not added, so that -0 stays.
  */
 #include "frontend/onnx/import_private.h"
 
@@ -72,16 +71,37 @@ static bool scaled_axis(ImportNode *n, int *axis) {
   return whole || node_axis(n, at, rank, axis);
 }
 
+/* True for a zero point that is 0 everywhere. */
+static bool is_zero(ImportNode *n, size_t i) {
+  const ImportFact *f = input_fact(n, i);
+  bool floats = dtype_is_float(input_type(n, i)->dtype), zero = f && f->kind == FACT_CONSTANT;
+  for (int64_t k = 0; zero && k < f->n; k++) zero = floats ? f->cells[k].f == 0 : f->cells[k].i == 0;
+  return zero;
+}
+
+/* x / scale in the precision of the attribute, else of the scale, in f32.  Narrow floats are divided in f32, whose
+ * rounding changes no quotient of theirs, and rounded. */
+static Val quotient(ImportNode *n, Val scale) {
+  DType of_scale = input_type(n, 1)->dtype, precision = of_scale;
+  if (node_int(n, "precision", 0) != 0 && !node_dtype(n, "precision", &precision)) return 0;
+  if (!dtype_is_float(precision) || !dtype_computes(precision)) precision = DT_f32;
+  const DType in = precision == DT_f64 ? DT_f64 : DT_f32;
+  Val x = build_cast(n->b, build_cast(n->b, input(n, 0), precision), in);
+  x = binary(n, OP_div, x, build_cast(n->b, build_cast(n->b, scale, precision), in));
+  return x ? build_cast(n->b, build_cast(n->b, x, precision), DT_f32) : 0;
+}
+
 bool import_quantize_linear(ImportNode *n) {
   int axis;
   DType to = DT_u8;
   if (!scaled_axis(n, &axis)) return false;
   if (node_int(n, "output_dtype", 0) != 0 && !node_dtype(n, "output_dtype", &to)) return false;
   if (has_input(n, 2)) to = input_type(n, 2)->dtype;
-  Val x = build_cast(n->b, input(n, 0), DT_f32), scale = build_cast(n->b, factor(n, 1, axis), DT_f32);
-  Val zero = factor(n, 2, axis);
-  if (has_input(n, 2) && !zero) return false;
-  return import_set_output(n, 0, quantized(n, x, scale, zero, to));
+  Val x = quotient(n, factor(n, 1, axis)), zero = factor(n, 2, axis);
+  if (!x || (has_input(n, 2) && !zero)) return false;
+  if (!dtype_is_float(to)) return import_set_output(n, 0, rounded(n, x, zero, to));
+  if (zero && !is_zero(n, 2)) x = binary(n, OP_add, x, build_cast(n->b, zero, DT_f32));
+  return import_set_output(n, 0, import_cast_value(n, x, to));
 }
 
 /* x - zero as i32, exactly. */
@@ -90,13 +110,19 @@ static Val centred(ImportNode *n, Val x, Val zero) {
   return zero ? binary(n, OP_sub, x, build_cast(n->b, zero, DT_i32)) : x;
 }
 
+/* The product is computed in the result's type: that of the scale, or `output_dtype`. */
 bool import_dequantize_linear(ImportNode *n) {
   int axis;
+  DType to = input_type(n, 1)->dtype;
+  const bool floats = dtype_is_float(input_type(n, 0)->dtype);
   if (!scaled_axis(n, &axis)) return false;
-  Val zero = factor(n, 2, axis), scale = factor(n, 1, axis);
+  if (node_int(n, "output_dtype", 0) != 0 && !node_dtype(n, "output_dtype", &to)) return false;
+  if (!dtype_computes(to)) return node_error(n, "a result of %s: output_dtype is missing", dtype_name(to));
+  Val zero = factor(n, 2, axis), scale = factor(n, 1, axis), x = input(n, 0);
   if (has_input(n, 2) && !zero) return false;
-  Val x = centred(n, input(n, 0), zero);
-  return import_set_output(n, 0, x ? binary(n, OP_mul, build_cast(n->b, x, input_type(n, 1)->dtype), scale) : 0);
+  if (!floats) x = centred(n, x, zero);
+  else if (zero && !is_zero(n, 2)) x = binary(n, OP_sub, build_cast(n->b, x, DT_f32), build_cast(n->b, zero, DT_f32));
+  return import_set_output(n, 0, x ? binary(n, OP_mul, build_cast(n->b, x, to), build_cast(n->b, scale, to)) : 0);
 }
 
 /* Quantises to u8 over the range of the data, extended to contain 0; a tensor of zeros has the scale 1. */

@@ -2,7 +2,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "frontend/onnx/import_private.h"
+#include "frontend/onnx/import_bits.h"
 
 bool node_error(ImportNode *n, const char *format, ...) {
   va_list args;
@@ -74,30 +74,60 @@ static Val const_ints(ImportNode *n, const Type *type, int count, const int64_t 
 
 enum { CONST_FLOATS = 16, FOLD_BYTES = 1 << 20 };
 
-/* Builds a weight: a param that refers to its bytes in the file. */
-static Val param_of_item(ImportNode *n, const ImportItem *item) {
+/* Adds a weight: a param that refers to its bytes in the file. */
+static Param *add_param(ImportNode *n, const ImportItem *item, const Type *type) {
   Module *m = n->m;
   OnnxBlob blob = onnx_file_blob(import_file(n->im), item->data.blob);
   const char *name = item->name;
   for (int i = 1; module_param(m, name); i++) name = arena_printf(m->arena, "%s.%d", item->name, i);
-  const Expr *dims[MAX_RANK];
-  for (int d = 0; d < item->type->rank; d++) dims[d] = item->repeats >> d & 1u ? ex_const(m, 1) : item->type->dims[d];
-  Param *p = module_param_add(m, name, type_get(m, item->type->dtype, item->type->rank, dims));
+  Param *p = module_param_add(m, name, type);
   p->init = INIT_BLOB;
   p->blob = module_blob(m, blob.path, blob.bytes);
   p->offset = item->data.offset;
-  int64_t stride = 1;
-  for (int d = item->type->rank - 1; d >= 0; d--) {
-    p->strides[d] = stride;
-    if (item->data.dims[d]) stride *= item->data.dims[d];
-  }
-  p->trainable = item->is_weight && !item->is_fixed && dtype_is_float(item->data.dtype);
   p->loc = (Loc){.file = n->b->loc.file, .node = p->name};
+  return p;
+}
+
+static Val value_of_param(ImportNode *n, const Param *p) {
   const Loc saved = n->b->loc;
   n->b->loc = p->loc;
   Val v = build_param(n->b, p->name);
   n->b->loc = saved;
   return v;
+}
+
+/* Builds a weight of packed elements: a param of bytes, rows if they are whole, and its unpacking. */
+static Val param_of_packed(ImportNode *n, const ImportItem *item) {
+  const Type *t = item->type;
+  const int bits = item->data.packed, last = t->rank - 1;
+  bool rows = last >= 0 && t->rank < MAX_RANK && item->data.dims[last] * bits % 8 == 0;
+  int64_t dims[MAX_RANK] = {(int64_t)item->data.bytes}, stride = 1;
+  for (int d = 0; rows && d <= last; d++) dims[d] = d == last ? item->data.dims[d] * bits / 8 : item->data.dims[d];
+  Param *p = add_param(n, item, type_of_ints(n->m, DT_u8, rows ? t->rank : 1, dims));
+  for (int d = p->type->rank - 1; d >= 0; d--) {
+    p->strides[d] = stride;
+    stride *= dims[d];
+  }
+  Val v = import_unpacked(n, value_of_param(n, p), bits,
+                          rows ? t->dims[last] : ex_const(n->m, (int64_t)item->data.elements));
+  return v ? build_bitcast(n->b, rows ? v : build_reshape(n->b, v, t->rank, t->dims), t->dtype) : 0;
+}
+
+/* Builds a weight. */
+static Val param_of_item(ImportNode *n, const ImportItem *item) {
+  Module *m = n->m;
+  const Expr *dims[MAX_RANK];
+  int64_t stride = 1;
+  if (item->data.packed) return param_of_packed(n, item);
+  for (int d = 0; d < item->type->rank; d++) dims[d] = item->repeats >> d & 1u ? ex_const(m, 1) : item->type->dims[d];
+  Param *p = add_param(n, item, type_get(m, item->type->dtype, item->type->rank, dims));
+  for (int d = item->type->rank - 1; d >= 0; d--) {
+    p->strides[d] = stride;
+    if (item->data.dims[d]) stride *= item->data.dims[d];
+  }
+  DType t = item->data.dtype;
+  p->trainable = item->is_weight && !item->is_fixed && dtype_is_float(t) && dtype_computes(t);
+  return value_of_param(n, p);
 }
 
 /* Builds a constant for data that was stored element by element, outside raw bytes. */
@@ -134,7 +164,7 @@ static Val value_of_tensor(ImportNode *n, ImportItem *item) {
       (item->data.elements <= 1 && !item->is_trained) || (!item->is_weight && item->data.elements <= CONST_FLOATS);
   if (!in_file || small) return const_of_item(n, item, bytes);
   Val v = param_of_item(n, item);
-  if (item->repeats) return broadcast(n, v, item->type->rank, item->type->dims);
+  if (item->repeats && !item->data.packed) return broadcast(n, v, item->type->rank, item->type->dims);
   evaluate_tensor(import_evaluation(n->im), v, tensor_of_item(n, item));
   return v;
 }

@@ -55,7 +55,7 @@ static bool hash_initializers(OnnxFile *f, const char *weights, Hash64 *h, Diags
     if (!onnx_file_data(f, d, t, &data)) return false;
     hash_text(h, onnx_text(t->name));
     hash64_add(h, data.dims, data.rank * sizeof *data.dims);
-    hash64_add(h, onnx_file_bytes(f, &data), (size_t)data.bytes);
+    hash64_add(h, onnx_file_stored(f, &data), (size_t)data.bytes);
   }
   return true;
 }
@@ -176,8 +176,13 @@ bool onnx_notes_model(const Module *m, OnnxNotes *out, Diags *d) {
 }
 
 static bool fits(const Param *p, const OnnxData *data) {
-  int64_t dims[MAX_RANK];
-  bool same = p->type->dtype == data->dtype && p->type->rank == (int)data->rank && type_constant_dims(p->type, dims);
+  int64_t dims[MAX_RANK], bytes = 1;
+  bool same = type_constant_dims(p->type, dims);
+  if (data->packed) { /* whose weight is the bytes */
+    for (int d = 0; same && d < p->type->rank; d++) bytes *= dims[d];
+    return same && p->type->dtype == DT_u8 && bytes == (int64_t)data->bytes;
+  }
+  same = same && p->type->dtype == data->dtype && p->type->rank == (int)data->rank;
   for (int d = 0; same && d < p->type->rank; d++) same = dims[d] == data->dims[d];
   return same;
 }

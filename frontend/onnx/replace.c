@@ -43,7 +43,7 @@ static bool replace(const Replacing *r, const Onnx__TensorProto *known, Onnx__Te
       !r->how->replacement(r->how->context, onnx_text(t->name), &old, &new))
     return false;
   if (new.data) set_bytes(t, new.data, new.bytes);
-  else if (is_external(t)) set_bytes(t, onnx_file_bytes(r->file, &old), old.bytes);
+  else if (is_external(t)) set_bytes(t, onnx_file_stored(r->file, &old), old.bytes);
   return true;
 }
 

@@ -28,6 +28,7 @@ bool reduction_find(const char *name, Reduction *out) {
 }
 
 bool reduction_defined(Reduction r, DType t) {
+  if (!dtype_computes(t)) return r == RED_ONE;
   return dtype_class(t) == DTC_B ? reductions[r].bools : reductions[r].numbers;
 }
 

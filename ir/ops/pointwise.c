@@ -62,6 +62,13 @@ static const Type *infer_select(const Infer *c) {
 
 static const Type *infer_cast(const Infer *c) { return type_with_dtype(c->m, c->in[0], infer_attr(c, AT_to)->u.dtype); }
 
+static const Type *infer_bitcast(const Infer *c) {
+  DType from = c->in[0]->dtype, to = infer_attr(c, AT_to)->u.dtype;
+  if (dtype_bytes(from) != dtype_bytes(to))
+    return infer_fail(c, "an element of %s has not as many bytes as one of %s", dtype_name(from), dtype_name(to));
+  return type_with_dtype(c->m, c->in[0], to);
+}
+
 /* ---- sharding */
 
 /* "0", "0,1", "01": groups of operands in which the function is linear.  Integer division truncates: 1/2 + 1/2 is not
@@ -93,7 +100,8 @@ static void rule_select(const RuleMaking *k) {
 static void rule_cast(const RuleMaking *k) {
   rule_same_dims(k);
   DType from = rule_in(k, 0)->dtype, to = rule_out(k)->dtype;
-  bool widens = dtype_is_float(from) && dtype_is_float(to) && dtype_bytes(to) > dtype_bytes(from);
+  bool floats = dtype_is_float(from) && dtype_is_float(to) && dtype_computes(from) && dtype_computes(to);
+  bool widens = floats && dtype_bytes(to) > dtype_bytes(from);
   if (widens || (from == to && from != DT_bool)) rule_linear(k, 1, RED_SUM);
 }
 
@@ -329,7 +337,8 @@ bool eval_copy(Eval *e) {
 /* True if every value of `from` is a value of `to`. */
 static bool holds(DType to, DType from) {
   if (to == from) return true;
-  if (dtype_is_float(from)) return dtype_is_float(to) && dtype_bytes(to) > dtype_bytes(from);
+  bool rounds = from == DT_f8e8m0 && to == DT_f16; /* which has fewer exponents */
+  if (dtype_is_float(from)) return dtype_is_float(to) && dtype_bytes(to) > dtype_bytes(from) && !rounds;
   return false;
 }
 
@@ -344,7 +353,7 @@ static double as_double(DType t, int64_t v) { return t == DT_u64 ? (double)(uint
 /* Truncates, saturates at the limits of the type; NaN gives 0. */
 static int64_t saturate(DType t, double v) {
   if (isnan(v)) return 0;
-  int bits = 8 * (int)dtype_bytes(t);
+  int bits = dtype_bits(t);
   bool is_unsigned = dtype_class(t) == DTC_U;
   double top = ldexp(1, is_unsigned ? bits : bits - 1), bottom = is_unsigned ? 0 : -top;
   v = trunc(v);
@@ -383,6 +392,33 @@ static bool eval_cast(Eval *e) {
   return true;
 }
 
+/* ---- bits */
+
+static Cell bitcast_float(DType to, DType from, Cell x) {
+  unsigned char element[8] = {0};
+  if (dtype_is_float(from)) dtype_store_f(from, element, x.f);
+  else dtype_store_i(from, element, x.i);
+  return dtype_is_float(to) ? cell_f(dtype_load_f(to, element)) : cell_i(dtype_load_i(to, element));
+}
+
+/* Integers keep their bits; the bits of a residue are unknown. */
+static Cell bitcast_modp(DType to, DType from, Cell x) {
+  if (from == to) return x;
+  if (!dtype_is_float(from) && !dtype_is_float(to)) return bitcast_float(to, from, x);
+  uint64_t hash = modp_hash(OP_bitcast, (uint64_t)x.i, (uint64_t)to);
+  return cell_i(dtype_is_float(to) ? (int64_t)hash : wrap_int(to, (int64_t)hash));
+}
+
+static bool eval_bitcast(Eval *e) {
+  if (!eval_same_shape(e, 0)) return false;
+  int64_t n = interp_elements(e->out);
+  DType from = e->in[0]->dtype, to = e->out->dtype;
+  for (int64_t i = 0; i < n; i++)
+    e->out->cells[i] =
+        e->run->modp ? bitcast_modp(to, from, e->in[0]->cells[i]) : bitcast_float(to, from, e->in[0]->cells[i]);
+  return true;
+}
+
 /* ---- records */
 
 const OpRecord record_unary = {
@@ -394,5 +430,6 @@ const OpRecord record_compare = {
 const OpRecord record_select = {
     .infer = infer_select, .rule = rule_select, .eval = eval_select, .gradient = gradient_select};
 const OpRecord record_cast = {.infer = infer_cast, .rule = rule_cast, .eval = eval_cast, .gradient = gradient_cast};
+const OpRecord record_bitcast = {.infer = infer_bitcast, .space = "x.. -> x..", .kinds = "", .eval = eval_bitcast};
 const OpRecord record_copy = {
     .infer = infer_same, .space = "x.. -> x..", .kinds = "linear:0", .eval = eval_copy, .gradient = gradient_copy};

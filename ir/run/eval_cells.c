@@ -53,7 +53,7 @@ Cell cell_of_int(bool modp, DType t, int64_t v) {
 }
 
 static int64_t int_limit(DType t, bool largest) {
-  int bits = 8 * (int)dtype_bytes(t);
+  int bits = dtype_bits(t);
   if (t == DT_bool) return largest;
   if (dtype_class(t) == DTC_U) return !largest ? 0 : bits == 64 ? -1 : (int64_t)(((uint64_t)1 << bits) - 1);
   int64_t top = (int64_t)(((uint64_t)1 << (bits - 1)) - 1);

@@ -101,6 +101,8 @@ class DeviceArray:
             raise BufferError("a result on a device goes to another one by its own library, or by numpy()")
         if copy:
             raise BufferError("a copy is made by the consumer")
+        if self.dtype not in DLPACK_CODES:
+            raise BufferError(f"DLPack tensors of {self.dtype} are not made; numpy() gives a copy")
         n = len(self.shape)
         shape, strides = (c_int64 * n)(*self.shape), (c_int64 * n)()
         step = 1

@@ -11,8 +11,9 @@ from ._tool import folder
 MAX_RANK = 8
 Dims = c_int64 * MAX_RANK
 # The order of ApcType.
-TYPES = ("f32", "f64", "f16", "bf16", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "bool")
-SIZES = (4, 8, 2, 2, 1, 2, 4, 8, 1, 2, 4, 8, 1)
+TYPES = ("f32", "f64", "f16", "bf16", "i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64", "bool",
+         "f8e4m3fn", "f8e4m3fnuz", "f8e5m2", "f8e5m2fnuz", "f8e8m0", "f4e2m1", "i4", "u4", "i2", "u2")
+SIZES = (4, 8, 2, 2, 1, 2, 4, 8, 1, 2, 4, 8, 1, *(10 * (1,)))
 
 
 class TensorInfoC(ctypes.Structure):

@@ -18,9 +18,14 @@ from ._native import Dims, SIZES, TYPES
 KINDS = {np.dtype(t): TYPES.index(n) for t, n in (
     ("f4", "f32"), ("f8", "f64"), ("f2", "f16"), ("i1", "i8"), ("i2", "i16"), ("i4", "i32"), ("i8", "i64"),
     ("u1", "u8"), ("u2", "u16"), ("u4", "u32"), ("u8", "u64"), ("?", "bool"))}
-BF16 = TYPES.index("bf16")
+# Types that NumPy has with ml_dtypes only, by their names there.
+ML_KINDS = {name: TYPES.index(n) for name, n in (
+    ("bfloat16", "bf16"), ("float8_e4m3fn", "f8e4m3fn"), ("float8_e4m3fnuz", "f8e4m3fnuz"), ("float8_e5m2", "f8e5m2"),
+    ("float8_e5m2fnuz", "f8e5m2fnuz"), ("float8_e8m0fnu", "f8e8m0"), ("float4_e2m1fn", "f4e2m1"), ("int4", "i4"),
+    ("uint4", "u4"), ("int2", "i2"), ("uint2", "u2"))}
 DLPACK_KINDS = {0: "i", 1: "u", 2: "f", 4: "bf", 6: "bool"}  # DLDataTypeCode
-DLPACK_CODES = {t: c for t in TYPES for c, w in DLPACK_KINDS.items() if t.rstrip("0123456789") == w}
+DLPACK_CODES = {t: c for t in TYPES[:TYPES.index("bool") + 1] for c, w in DLPACK_KINDS.items()
+                if t.rstrip("0123456789") == w}
 HOST_DEVICES = (1, 3, 11)  # kDLCPU, kDLCUDAHost, kDLROCMHost
 CUDA, MANAGED = 2, 13  # kDLCUDA, kDLCUDAManaged
 DEFAULT_STREAM = 1  # CUDA's legacy default stream, in DLPack
@@ -46,30 +51,30 @@ class Memory(NamedTuple):
     device: int | None = None  # the number of a CUDA device; None: the host's memory
 
 
-def bf16_dtype() -> np.dtype[Any] | None:
-    """ml_dtypes' bfloat16, or None if that package is not installed."""
+def ml_dtype(name: str) -> np.dtype[Any] | None:
+    """A type of ml_dtypes, or None if that package is not installed or lacks it."""
     try:
         import ml_dtypes  # type: ignore[import-not-found,unused-ignore]
     except ImportError:
         return None
-    dtype: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
-    return dtype
+    kind = getattr(ml_dtypes, name, None)
+    return None if kind is None else np.dtype(kind)
 
 
 def numpy_dtype(kind: int) -> np.dtype[Any]:
     """The NumPy type of an ApcType."""
-    if kind != BF16:
+    name = next((n for n, k in ML_KINDS.items() if k == kind), None)
+    if name is None:
         return next(d for d, k in KINDS.items() if k == kind)
-    dtype = bf16_dtype()
+    dtype = ml_dtype(name)
     if dtype is None:
-        raise Missing("NumPy has no bf16: install ml_dtypes, or give out= a torch tensor")
+        tensor = ", or give out= a torch tensor" if name == "bfloat16" else ""
+        raise Missing(f"NumPy has no {TYPES[kind]}: install ml_dtypes, which has {name}{tensor}")
     return dtype
 
 
 def kind_of(array: np.ndarray[Any, Any], name: str) -> int:
-    kind = KINDS.get(array.dtype)
-    if kind is None and array.dtype.name == "bfloat16":
-        return BF16
+    kind = ML_KINDS.get(array.dtype.name, KINDS.get(array.dtype))
     if kind is None or not array.dtype.isnative:
         raise BadInput(f"{name}: apc has no element type for {array.dtype}")
     return kind

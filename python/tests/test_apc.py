@@ -277,14 +277,17 @@ def test_contiguous_memory_is_not_copied():
     assert _tensors.memory(x.T, 0, "x").address != x.ctypes.data
 
 
-def test_16_bits():
+def test_few_bits():
     from apc import _tensors
     assert _tensors.numpy_dtype(2) == np.float16
-    if _tensors.bf16_dtype() is None:
-        with pytest.raises(apc.Missing, match="ml_dtypes"):
-            _tensors.numpy_dtype(3)
-    else:
-        assert _tensors.memory(np.zeros(3, _tensors.bf16_dtype()), 3, "x").type == 3
+    for name, kind in _tensors.ML_KINDS.items():
+        dtype = _tensors.ml_dtype(name)
+        if dtype is None:
+            with pytest.raises(apc.Missing, match="ml_dtypes"):
+                _tensors.numpy_dtype(kind)
+        else:
+            assert _tensors.numpy_dtype(kind) == dtype
+            assert _tensors.memory(np.zeros(3, dtype), kind, "x").type == kind
 
 
 def test_threads(mlp):

@@ -166,7 +166,8 @@ static Reduce *find(DType dtype, CommReduction reduction) {
     case COMM_RED_max: return arithmetic[dtype][2];
     case COMM_RED_min: return arithmetic[dtype][3];
     case COMM_RED_or:
-    case COMM_RED_and: return dtype_is_float(dtype) ? NULL : bitwise(reduction, dtype_bytes(dtype));
+    case COMM_RED_and:
+      return dtype_is_float(dtype) || !dtype_computes(dtype) ? NULL : bitwise(reduction, dtype_bytes(dtype));
     case COMM_RED_one: return bitwise(reduction, dtype_bytes(dtype));
     case COMM_REDUCTION_COUNT: break;
   }

@@ -14,7 +14,7 @@
 #include "runtime/exec/share.h"
 
 _Static_assert((int)APC_BOOL == (int)DT_bool && (int)APC_U64 == (int)DT_u64 && (int)APC_F16 == (int)DT_f16 &&
-                   (int)APC_BOOL + 1 == (int)DT_COUNT,
+                   (int)APC_U2 == (int)DT_u2 && (int)APC_U2 + 1 == (int)DT_COUNT,
                "ApcType has the order of base/dtype.def");
 
 /* ---- errors */
@@ -279,9 +279,9 @@ ApcStatus host_find_type(ApcModel *m, const char *name, bool output, DType *type
   return host_error(m, RT_USAGE, "there is no %s '%s'%s", output ? "output" : "input", name, hint);
 }
 
-static ApcStatus other_type(ApcModel *m, const char *name, DType given, DType wanted) {
-  return host_error(m, RT_BAD_INPUT, "input '%s' is %s, but the model expects %s", name, dtype_name(given),
-                    dtype_name(wanted));
+static ApcStatus other_type(ApcModel *m, const char *name, const Tensor *given, DType wanted) {
+  return host_error(m, RT_BAD_INPUT, "input '%s' is %s, but the model expects %s", name,
+                    given->raw ? "raw bytes" : dtype_name(given->dtype), dtype_name(wanted));
 }
 
 static bool has_shape(const Bound *b) { return b->kind == BOUND_DATA || b->kind == BOUND_DEVICE; }
@@ -289,8 +289,8 @@ static bool has_shape(const Bound *b) { return b->kind == BOUND_DATA || b->kind 
 static ApcStatus check_bound(ApcModel *m, const char *name, const Bound *bound) {
   DType type;
   ApcStatus status = host_find_type(m, name, false, &type);
-  if (status || !has_shape(bound) || bound->tensor.dtype == type) return status;
-  return other_type(m, name, bound->tensor.dtype, type);
+  if (status || !has_shape(bound) || (bound->tensor.dtype == type && !bound->tensor.raw)) return status;
+  return other_type(m, name, &bound->tensor, type);
 }
 
 ApcStatus host_bind_numbers(ApcModel *m, const char *name, Tensor t) {
@@ -299,7 +299,9 @@ ApcStatus host_bind_numbers(ApcModel *m, const char *name, Tensor t) {
   int64_t index[TENSOR_MAX_RANK];
   char place[200], value[32];
   ApcStatus status = host_find_type(m, name, false, &type);
-  if (status || t.dtype == type || !whole_may_be(t.dtype, type)) return host_bind(m, name, (Bound){.tensor = t});
+  if (!status) tensor_settle(&t, type);
+  if (status || t.raw || t.dtype == type || !whole_may_be(t.dtype, type))
+    return host_bind(m, name, (Bound){.tensor = t});
   int64_t other = whole_first_other(&t, type);
   if (other >= 0) {
     tensor_index(t.rank, t.dims, other, index);
@@ -333,11 +335,13 @@ ApcStatus host_accepts(ApcModel *m, const char *name, const Tensor *like) {
   DType type;
   ApcStatus status = host_find_type(m, name, false, &type);
   if (status) return status;
-  if (!whole_may_be(like->dtype, type)) return other_type(m, name, like->dtype, type);
+  Tensor settled = *like;
+  tensor_settle(&settled, type);
+  if (settled.raw || !whole_may_be(settled.dtype, type)) return other_type(m, name, &settled, type);
   RtError error = {0};
   for (uint32_t e = 0; e < p->n_entries; e++) /* it fits if it fits any entry */
     for (uint32_t i = p->entries[e].inputs; i < p->entries[e].inputs + p->entries[e].n_inputs; i++)
-      if (strcmp(program_text(p, p->ports[i].name), name) == 0 && fits_port(p, &p->ports[i], like, &error) == RT_OK)
+      if (strcmp(program_text(p, p->ports[i].name), name) == 0 && fits_port(p, &p->ports[i], &settled, &error) == RT_OK)
         return APC_OK;
   return host_error(m, error.status, "%s", error.text);
 }

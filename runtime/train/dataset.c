@@ -150,7 +150,7 @@ static ApcStatus check_rows(ApcModel *m, const Source *s, const ApcTensorInfo *i
   const Tensor *t = &s->rows;
   const char *file = s->file;
   bool integers = dtype_class(s->type) == DTC_I || dtype_class(s->type) == DTC_U;
-  if (!whole_may_be(t->dtype, s->type))
+  if (t->raw || !whole_may_be(t->dtype, s->type))
     return host_error(m, RT_BAD_INPUT, "%s is %s, but input '%s' has another type, %s", file, dtype_name(t->dtype),
                       s->name, dtype_name(s->type));
   bool fits = t->rank == info->rank;
@@ -178,6 +178,7 @@ static ApcStatus add_source(ApcModel *m, Dataset *d, Source *s, const ApcTensorI
 
 static ApcStatus open_rows(ApcModel *m, Dataset *d, Source *s, const ApcTensorInfo *info, const char *file) {
   if (!npy_read(d->diags, file, &s->rows)) return refuse(m, d, file);
+  tensor_settle(&s->rows, s->type);
   ApcStatus code = check_rows(m, s, info);
   return code ? code : add_source(m, d, s, info, file);
 }

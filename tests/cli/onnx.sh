@@ -175,4 +175,12 @@ expect_err 'sharding of "w": device 5 is not one of the 2 of the configuration'
 expect 0 "" "$apc" plan "$source_dir/tests/onnx/sharded_unknown.onnx" -q # in a function of the model
 expect_err 'the model has no device configuration "four"'
 expect_err 'configuration "two" has 2 devices, but names 3'
-summary 95
+
+# weights of 8, 4 and 2 bits, which onnx 1.23.2 packed and computed: DequantizeLinear in blocks, QuantizeLinear, Cast
+few=$source_dir/tests/onnx/few_bits
+expect 0 "equal" "$apc" run "$few.onnx" -q --inputs "$few.in.npz" --expect "$few.out.npz"
+expect 0 "equal" "$apc" run "$few.onnx" -q --inputs "$few.in.npz" --expect "$few.out.npz" --target cpux3 --tp 3
+expect 0 "" "$apc" convert "$few.onnx" few.ir --dim batch=8
+expect 0 "param \"w\" : u8[16, 6]" grep 'param "w"' few.ir # packed
+expect 1 "has no ONNX form" "$apc" convert "$few.onnx" out2.onnx
+summary 99

@@ -170,7 +170,7 @@ static void *compile_dialect(Arena *a) {
   if (!f) return NULL;
   fputs(
       "#include \"tests/dialect/prelude_host.h\"\n#include \"base/random.h\"\n#include "
-      "\"codegen/cpu/kernel_elements.h\"\n"
+      "\"codegen/cpu/kernel_elements.h\"\n#include \"codegen/cpu/kernel_small.h\"\n"
       "#include \"codegen/cuda/dialect.h\"\n#include \"codegen/cuda/dialect_templates.h\"\n#include "
       "\"codegen/cuda/dialect_attention.h\"\n#include \"codegen/cuda/dialect_attention_grad.h\"\n#include "
       "\"codegen/cuda/dialect_conv.h\"\n#include \"codegen/cuda/dialect_few.h\"\n"

@@ -1,8 +1,9 @@
 /* The special functions of generated kernels against libm in double: errors in units of the last place, and special
- * values. */
+ * values.  Conversions of few bits against those of base/. */
 #include <math.h>
 #include <stdbool.h>
 
+#include "base/small_float.h"
 #include "tests/test.h"
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wconversion"
@@ -10,6 +11,7 @@
 #pragma GCC diagnostic ignored "-Wtype-limits"
 #pragma GCC diagnostic ignored "-Wshadow"
 #include "codegen/cpu/kernel_elements.h"
+#include "codegen/cpu/kernel_small.h"
 #include "codegen/cpu/kernel_prelude.h"
 #pragma GCC diagnostic pop
 
@@ -120,7 +122,86 @@ static void narrow_floats(void) {
   CHECK(to_bf16_f64(1.0 + 0x1p-8 - 0x1p-40) == 1.0f && isinf(to_f16_f64(70000.0)) && to_f16_f64(-1e-9) == 0);
 }
 
+typedef struct Kernel {
+  DType t;
+  uint8_t (*bits)(float);
+  float (*value)(uint8_t);
+  float (*from_f64)(double);
+} Kernel;
+
+#define KERNEL(T) \
+  static uint8_t T##_bits(float v) { return bits_##T(v); } \
+  static float T##_value(uint8_t b) { return value_##T(b); } \
+  static float T##_from(double v) { return to_##T##_f64(v); }
+KERNEL(f8e4m3fn)
+KERNEL(f8e4m3fnuz)
+KERNEL(f8e5m2)
+KERNEL(f8e5m2fnuz)
+KERNEL(f8e8m0)
+KERNEL(f4e2m1)
+
+static void check_small(const Kernel *k, float v) {
+  uint8_t got = k->bits(v), want = small_float_store(k->t, (double)v);
+  CHECKF(got == want || (isnan(v) && isnan(k->value(got))), "%s of %a is %02x, not %02x", dtype_name(k->t), (double)v,
+         got, want);
+}
+
+/* All f16 and bf16, and for every element the midpoints to the next, with the numbers beside them. */
+static void small_floats(void) {
+#define ROW(T) \
+  { DT_##T, T##_bits, T##_value, T##_from }
+  static const Kernel kernels[] = {ROW(f8e4m3fn),   ROW(f8e4m3fnuz), ROW(f8e5m2),
+                                   ROW(f8e5m2fnuz), ROW(f8e8m0),     ROW(f4e2m1)};
+  for (size_t i = 0; i < sizeof kernels / sizeof *kernels; i++) {
+    const Kernel *k = &kernels[i];
+    for (uint32_t b = 0; b < 0x10000; b++) {
+      check_small(k, float_of_f16((uint16_t)b));
+      check_small(k, float_of(b << 16));
+    }
+    for (int b = 0; b < 256; b++) {
+      double here = small_float_load(k->t, (uint8_t)b), middle = (here + small_float_load(k->t, (uint8_t)(b + 1))) / 2;
+      float got = k->value((uint8_t)b), at = (float)middle;
+      CHECKF(((double)got == here && !signbit(got) == !signbit(here)) || (isnan(got) && isnan(here)), "%s %02x is %a",
+             dtype_name(k->t), (unsigned)b, (double)got);
+      if (k->t != DT_f4e2m1) CHECK(k->bits(got) == b || (isnan(got) && k->t == DT_f8e8m0));
+      const double beside[] = {middle, nextafter(middle, 1e300), nextafter(middle, -1e300)};
+      for (int j = 0; j < 3; j++) {
+        double want = small_float_load(k->t, small_float_store(k->t, beside[j])), is = (double)k->from_f64(beside[j]);
+        CHECKF(is == want || (isnan(is) && isnan(want)), "%s of %a is %a", dtype_name(k->t), beside[j], is);
+      }
+      check_small(k, at);
+      check_small(k, nextafterf(at, INFINITY));
+      check_small(k, nextafterf(at, -INFINITY));
+    }
+  }
+}
+
+/* Integers of 4 and 2 bits: all 16-bit numbers wrap as in base/, floats are saturated. */
+static void small_integers(void) {
+#define INT(T) \
+  do { \
+    uint8_t cell, low = 0; \
+    for (int v = -32768; v < 32768; v++) { \
+      dtype_store_i(DT_##T, &cell, v); \
+      CHECK(to_##T##_i16((int16_t)v) == dtype_load_i(DT_##T, &cell) && \
+            load_##T(&cell) == dtype_load_i(DT_##T, &cell)); \
+      store_##T(&low, to_##T##_i16((int16_t)v)); \
+      CHECK(low == cell); \
+      double f = v * 0.25, most = (double)dtype_constant_i(DT_##T, (double)INFINITY), \
+             least = (double)dtype_constant_i(DT_##T, -(double)INFINITY); \
+      CHECK((double)to_##T##_f32((float)f) == fmax(fmin(trunc(f), most), least)); \
+    } \
+    CHECK(to_##T##_f64((double)NAN) == 0 && to_##T##_f32(INFINITY) > 0); \
+  } while (0)
+  INT(i4);
+  INT(u4);
+  INT(i2);
+  INT(u2);
+}
+
 int main(void) {
+  RUN(small_floats);
+  RUN(small_integers);
   RUN(special_functions);
   RUN(special_values);
   RUN(powers);

@@ -34,7 +34,7 @@ static void effects(void) {
 static bool has_own_row(OpKind k) { return op_is_elementwise(k) && op_class(k) == OC_OTHER; }
 
 static void elements(void) {
-  CHECK_STR(all_with(has_own_row), "select cast copy");
+  CHECK_STR(all_with(has_own_row), "select cast bitcast copy");
   CHECK_STR(all_with(op_arranges), "copy broadcast reshape transpose");
   CHECK_STR(all_with(op_is_view), "copy broadcast reshape");
   CHECK_STR(all_with(op_is_windowed), "conv conv_transpose conv_filter pool pool_grad");

@@ -179,7 +179,7 @@ static const char *thin(char l) {
   return list[l % 8];
 }
 
-static bool multiplied(DType t) { return t != DT_bool; }
+static bool multiplied(DType t) { return t != DT_bool && dtype_computes(t); }
 
 static void hand_made(void) {
   static const char *const specs[] = {
