@@ -27,16 +27,16 @@ static int threads_of(const char *definition) {
 }
 
 /* Registers per thread: the blocks of a multiprocessor share 64 K, and enough of them must fit to hide the latency of
- * memory.  Kernels that multiply tiles compute longer on registers.  A warp that keeps a row in registers has many
- * loads in flight: 12 warps are enough. */
+ * memory: 16 warps, as blocks of 256 threads do with 96 registers and with 128.  Kernels that multiply tiles compute
+ * longer on registers.  A warp that keeps a row in registers has many loads in flight: 12 warps are enough. */
 static int most_registers(int threads, const char *definition) {
   if (strstr(definition, "attention_tile") || strstr(definition, "attention_grad_tile") ||
       strstr(definition, "attention_few") || strstr(definition, "conv_tile"))
     return 65536 / threads - 1;
   bool half = strstr(definition, "tensor_") || strstr(definition, "  FewPlace ");
   if (half) return 65536 / 2 / threads;
-  if (threads <= 128) return strstr(definition, "  float k0[") ? 65536 / 3 / threads : 128;
-  return threads <= 256 ? 96 : 64;
+  if (threads <= 128 && strstr(definition, "  float k0[")) return 65536 / 3 / threads;
+  return threads <= 256 ? 128 : 64;
 }
 
 /* The kinds of attention that fill the registers, products of few rows, convolutions, and blocks of 1024 threads: there
