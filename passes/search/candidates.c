@@ -212,50 +212,6 @@ static LeastLayer *measure_layers(Search *s, const LeastWork *by_class, Recomput
   return layers;
 }
 
-/* An operation where stages may be cut, with all that is placed with it, and their time on one rank. */
-typedef struct Whole {
-  size_t at;
-  double seconds;
-} Whole;
-
-static int by_seconds(const void *x, const void *y) {
-  const Whole *a = x, *b = y;
-  if (a->seconds != b->seconds) return a->seconds > b->seconds ? -1 : 1;
-  return a->at < b->at ? -1 : a->at > b->at;
-}
-
-/* True if an operation runs in the stage of its home. */
-static bool runs_in_stage(const Search *s, const bool *derived, size_t i) {
-  return s->shape->class[i] >= 0 && stages_is_placed(s->f, derived, i);
-}
-
-/* Finds the most expensive sets: an operation and its gradients.  Of equal operations one is taken. */
-static void measure_whole(Search *s, const LeastWork *by_class) {
-  const Func *f = s->f;
-  Arena *scratch = arena_new();
-  const bool *derived = derived_ops(scratch, f);
-  const size_t *home = homes_of(scratch, f, derived);
-  Whole *all = ARENA_ARRAY(scratch, Whole, f->ops.n + 1);
-  bool *chosen = ARENA_ARRAY(scratch, bool, f->ops.n + 1), *seen = ARENA_ARRAY(scratch, bool, s->shape->nclasses + 1);
-  for (size_t i = 0; i < f->ops.n; i++) {
-    all[i].at = i;
-    if (!runs_in_stage(s, derived, i)) continue;
-    const OpLeast *each = &by_class[s->shape->class[i]].each;
-    all[home ? home[i] : i].seconds +=
-        (each->launch + fmax(each->arithmetic, each->memory)) * runs_of_op(s->shape->loops, i);
-  }
-  qsort(all, f->ops.n, sizeof *all, by_seconds);
-  for (size_t k = 0; k < f->ops.n && s->nwhole < MOST_WHOLE && all[k].seconds > 0; k++) {
-    int class = s->shape->class[all[k].at];
-    if (class >= 0 && seen[class]) continue;
-    if (class >= 0) seen[class] = true;
-    for (size_t i = 0; i < f->ops.n; i++)
-      chosen[i] = (home ? home[i] : i) == all[k].at && runs_in_stage(s, derived, i);
-    s->whole[s->nwhole++] = least_work(s, by_class, chosen);
-  }
-  arena_free(scratch);
-}
-
 void measure_least(Search *s) {
   s->all_each = true;
   for (size_t i = 0; i < s->f->ops.n; i++) s->all_each &= !s->shape->before[i] || s->shape->class[i] < 0;
@@ -263,7 +219,6 @@ void measure_least(Search *s) {
   const LeastWork *by_class = least_by_class(s, scratch);
   s->parts = count_parts(s);
   s->least = least_work(s, by_class, NULL);
-  measure_whole(s, by_class);
   for (int i = 0; i < s->npolicies; i++) {
     Policy *p = &s->policies[i];
     measure_live(s, p);
@@ -334,9 +289,7 @@ int useful_up_to(const Search *s, int stages, int micro) {
   return micro;
 }
 
-/* Micro-batches and stages would each need a computed size of their own. */
 int most_stages(const Search *s) {
-  if (func_binds(s->f)) return 1;
   Arena *scratch = arena_new();
   const bool *derived = derived_ops(scratch, s->f);
   const size_t *home = homes_of(scratch, s->f, derived);
@@ -349,7 +302,6 @@ int most_stages(const Search *s) {
 int most_micro_batches(Search *s) {
   int64_t most = PROGRAM_MAX_MICRO_BATCHES;
   bool some = false;
-  if (func_binds(s->f)) return 1;
   search_set_mesh(s, &(Candidate){.stages = 1, .micro = 2, .least = 2}, NULL);
   for (size_t i = 0; i < s->f->ops.n; i++) {
     int k = s->shape->time_factor[i];
@@ -392,62 +344,25 @@ static double ideal_transfers(const Search *s, const Candidate *c, double inner)
   return most_weight(s->f) * (c->stages - s->parts) * cost_send_least(s->t, (int)span, 0) * (1 - s->t->hidden);
 }
 
-/* The ranks of a stage, and by set of degrees those that may split an operation with such labels. */
-typedef struct Parts {
-  double ranks, of[1u << DEGREE_COUNT];
-} Parts;
-
-static Parts parts_of(const Candidate *c) {
-  Parts p = {.ranks = 1};
-  for (int i = 0; i < c->naxes; i++) p.ranks *= c->sizes[i];
-  for (unsigned k = 0; k < 1u << DEGREE_COUNT; k++) {
-    p.of[k] = 1;
-    for (int i = 0; i < c->naxes; i++) p.of[k] *= may_split(c, i, k) ? c->sizes[i] : 1;
-  }
-  return p;
-}
-
-static double work_of_part(const LeastWork *w, const Parts *p) {
-  return fmax(w->each.arithmetic / p->of[w->degrees], w->each.memory / p->ranks);
-}
-
 /* Every operation is split among all ranks of a stage, its arithmetic among those that may split it.  With m
  * micro-batches on S stages everything counts 1 + (m - 1) / S times: launches as often; the rest, of which a
  * micro-batch has at least 1 / m, as in bound_mesh; but work that may run before all micro-batches at least 1 / S
  * times. */
 double least_seconds(const Candidate *c, const LeastList *least) {
-  double sum = 0, share = c->stages == 1 ? 1 : search_share_of_micro_batch(c), repeat = repeat_of(c);
-  const Parts parts = parts_of(c);
+  double sum = 0, ranks = 1, parts[1u << DEGREE_COUNT], share = c->stages == 1 ? 1 : search_share_of_micro_batch(c),
+         repeat = repeat_of(c);
+  for (int i = 0; i < c->naxes; i++) ranks *= c->sizes[i];
+  for (unsigned k = 0; k < 1u << DEGREE_COUNT; k++) {
+    parts[k] = 1;
+    for (int i = 0; i < c->naxes; i++) parts[k] *= may_split(c, i, k) ? c->sizes[i] : 1;
+  }
   for (size_t i = 0; i < least->n; i++) {
     const LeastWork *w = &least->items[i];
-    double work = work_of_part(w, &parts);
+    double work = fmax(w->each.arithmetic / parts[w->degrees], w->each.memory / ranks);
     bool before = w->before && c->micro > 1;
     sum += w->runs * (before ? (w->each.launch + work) / c->stages : w->each.launch * repeat + work * share);
   }
   return sum;
-}
-
-/* Some stage has such a set of operations, for every micro-batch or once.  If bubbles are not filled, one micro-batch
- * also passes through everything else. */
-static double whole_seconds(const Search *s, const Candidate *c) {
-  const Parts parts = parts_of(c);
-  const double fewer = c->no_gaps ? 0 : 1;
-  double most = 0, rest = 0;
-  for (int k = 0; k < s->nwhole; k++) {
-    double seconds = 0;
-    for (size_t i = 0; i < s->whole[k].n; i++) {
-      const LeastWork *w = &s->whole[k].items[i];
-      double work = work_of_part(w, &parts);
-      if (w->before) seconds += w->runs * (w->each.launch + work);
-      else seconds += w->runs * (w->each.launch * (c->least - fewer) + work * (1 - fewer / c->least));
-    }
-    most = fmax(most, seconds);
-  }
-  for (size_t i = 0; i < s->least.n && !c->no_gaps; i++) {
-    const LeastWork *w = &s->least.items[i];
-    if (!w->before) rest += w->runs * (w->each.launch + work_of_part(w, &parts) / c->micro);
-  }
-  return most + rest;
 }
 
 /* With m micro-batches on S stages that take T together for each, m T / S is the bound, and a batch takes at least (S +
@@ -474,9 +389,7 @@ double ideal_seconds(const Search *s, const Candidate *c) {
   double ranks = s->t->ranks / c->stages, part = c->stages > 1 ? s->fastest : 1,
          times = s->steady && c->no_gaps ? repeat_of(c) : 1;
   if (isfinite(s->most_seconds) && ideal_latency(s, c) > s->most_seconds) return INFINITY;
-  double seconds = least_seconds(c, &s->least);
-  if (c->stages > 1) seconds = fmax(seconds, whole_seconds(s, c));
-  return part * seconds + times * ideal_transfers(s, c, ranks);
+  return part * least_seconds(c, &s->least) + times * ideal_transfers(s, c, ranks);
 }
 
 static bool same_mesh(const Candidate *a, const Candidate *b) {

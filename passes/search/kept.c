@@ -53,7 +53,7 @@ static void add_kept(LeastKept *to, bool once, double bytes) { *(once ? &to->onc
 static void add_operation(Search *s, int apart, size_t i, size_t first, LeastKept *left) {
   const Op *op = &s->f->ops.items[i];
   const int layer = s->layer_of[i];
-  const bool once = s->shape->before[i] || !phase_each(op->phase);
+  const bool once = !phase_each(op->phase);
   bool always = true, ever = false;
   const double bytes = search_bytes_made(s, op);
   for (int k = 0; k < s->npolicies; k++) {

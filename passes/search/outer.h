@@ -15,7 +15,7 @@
 #include "passes/plan/recompute.h"
 #include "passes/search/graph.h"
 
-enum { MAX_SPATIAL = 3, MOST_POLICIES = 3, MOST_WHOLE = 4 };
+enum { MAX_SPATIAL = 3, MOST_POLICIES = 3 };
 
 /* The order in which stages train their micro-batches, and the stages per place (Mesh.chunks). */
 typedef struct ScheduleKind {
@@ -201,8 +201,6 @@ typedef struct Search {
   double limit;
   uint64_t graph; /* plan_graph_hash */
   LeastList least;
-  int nwhole; /* the most expensive sets of operations that are never in different stages */
-  LeastList whole[MOST_WHOLE];
   int npolicies; /* the fastest first: the first that fits is taken */
   Policy policies[MOST_POLICIES];
   Recompute recompute;                    /* PlanOptions.recompute */

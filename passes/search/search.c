@@ -523,6 +523,13 @@ static bool is_layout(const Search *s, const PlanOptions *o) {
          !o->searched && !o->said && scheduled && cut && o->recompute.kind != RECOMPUTE_auto;
 }
 
+/* Returns the fastest of the known outcomes and `best`. */
+static const Outcome *best_known(const PlanKnown *known, const Outcome *best) {
+  for (size_t i = 0; known && i < known->n; i++)
+    if (known->items[i]->feasible && known->items[i]->seconds < best->seconds) best = known->items[i];
+  return best;
+}
+
 /* The work of a large search ends long before all meshes are solved.  The degrees of the best plan are then forced, as
  * a user would, who then finds nothing faster; each degree may be two axes. */
 static void divide_degrees(Search *s, const PlanOptions *o) {
@@ -537,6 +544,7 @@ static void divide_degrees(Search *s, const PlanOptions *o) {
   s->watch.most *= part;
   s->run = forced_run(s, best->found);
   find_known(s, &forced, 1);
+  best = best_known(s->run.known, best);
   s->run.best = best;
   run(s, &forced);
   if (search_best_time(s) < best->seconds) best = s->run.best;

@@ -433,6 +433,22 @@ static void try_all_lean(Search *s, const PlanOptions *o) {
   }
 }
 
+/* Solves the meshes of one axis, and of one inside nodes and one between them: they are small, include each kind of
+ * parallelism alone, and a large search may end before their bounds are the least. */
+static void try_flat(Search *s) {
+  const int ranks = s->t->ranks, node = s->t->tiers[0].group;
+  double ignored;
+  Candidate c = candidate_of(s, 1, 1, 1);
+  for (c.naxes = 1; c.naxes <= 2; c.naxes++) {
+    double best = search_best_time(s);
+    bool two = c.naxes == 2;
+    if (ranks == 1 || (two && (ranks % node || node == 1 || node == ranks))) return;
+    c.sizes[0] = two ? ranks / node : ranks, c.sizes[1] = node;
+    c.degree[0] = c.degree[1] = -1;
+    search_add_if_known(s, search_solve_mesh(s, &c, best, &ignored), best);
+  }
+}
+
 void search_try_all(Search *s, const PlanOptions *o, bool free_choice) {
   bool named = free_choice && s->named && !o->any, alone = free_choice && !(named && s->large);
   for (int d = DEGREE_FIRST_AXIS; alone && d < DEGREE_COUNT; d++) try_alone(s, d);
@@ -440,6 +456,7 @@ void search_try_all(Search *s, const PlanOptions *o, bool free_choice) {
   if (s->run.candidates.n) note_progress(s, 0);
   if (s->named && !o->any && !s->layout) search_try_named(s, o);
   s->brief = false;
+  if (named && s->large) try_flat(s);
   for (size_t i = 0; i < s->run.candidates.n && !(o->any && s->run.best); i++) {
     if (named && s->steady) sort_candidates(s, i);
     if (named) bound_first(s, i);

@@ -115,6 +115,6 @@ small="-D layers=8 -D d=256 -D heads=8 -D vocab=512 -D ctx=128 --dim seq=128 --d
 for schedule in zbv interleaved:2; do
   # shellcheck disable=SC2086
   expect 0 "" "$apc" plan "$examples/gpt.apc" $small --target dgx-a100x4 --pp 4 --micro-batches 16 --schedule $schedule --json
-  expect_json "0.9 < d['counted_bytes'] / d['allocated_bytes']['total'] < 1.2"
+  expect_json "0.9 < d['counted_bytes'] / d['allocated_bytes']['total'] < 1.25"
 done
 summary 58
