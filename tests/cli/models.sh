@@ -166,7 +166,7 @@ expect 0 "equal" "$apc" run "$mlp" $one --target cpux2 --weights ones.safetensor
 expect 1 "no tensor 'layers.0.up.w'" "$apc" run "$mlp" $one --weights less.safetensors
 expect 1 "error[APC0604]" "$apc" run "$mlp" $small --weights ones.safetensors
 expect 1 "no model.safetensors" "$apc" plan "$mlp" $one --weights elsewhere
-expect 2 "ref, embed or" "$apc" plan "$mlp" $one --weights nowhere
+expect 2 "ref, embed, FILE" "$apc" plan "$mlp" $one --weights nowhere
 
 # verify
 expect 0 "proved" "$apc" verify "$gpt" -q --target cpux4 --tp 2 --dp 2 --dim batch=2 --dim seq=16
