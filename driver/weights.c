@@ -36,9 +36,10 @@ typedef struct Taking {
   Diags *diags;
 } Taking;
 
-/* True if the value of every float of type `from` is one of type `to` as well. */
+/* True if the value of every float of type `from` is one of type `to` as well.  Floats of 8 bits and fewer do not
+ * count: their weights come with scales, which the file has apart. */
 static bool is_wider(DType to, DType from) {
-  return dtype_is_float(from) && dtype_is_float(to) && dtype_bytes(to) > dtype_bytes(from);
+  return dtype_is_float(from) && dtype_computes(from) && dtype_is_float(to) && dtype_bytes(to) > dtype_bytes(from);
 }
 
 static const char *weight_text(Arena *a, const Module *m, const Param *p) {

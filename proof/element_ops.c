@@ -109,7 +109,7 @@ static const Poly *constant(const Ask *q) {
 }
 
 /* True if the type can represent every position exactly. */
-static bool holds_positions(DType t) { return dtype_is_float(t) || t == DT_i64 || t == DT_i32; }
+static bool holds_positions(DType t) { return (dtype_is_float(t) && dtype_computes(t)) || t == DT_i64 || t == DT_i32; }
 
 static const Poly *source(const Ask *q) {
   const Op *op = q->op;
@@ -217,6 +217,10 @@ static const Poly *compared(const Ask *q, const Poly *const *x) {
 
 enum { MAX_CHOSEN = 24 }; /* limit of monomials in both branches of a select */
 
+/* True if a cast keeps the number, apart from its rounding.  One to or from a type without arithmetic does not: it
+ * saturates, wraps, or has no 0 or sign. */
+static bool keeps_number(DType from, DType to) { return dtype_computes(from) && dtype_computes(to); }
+
 /* Returns conditions on indices, selections by them, and positions; NULL for any other operation. */
 static const Poly *logical(const Ask *q, const Poly *const *x) {
   Algebra *a = q->a;
@@ -236,6 +240,7 @@ static const Poly *logical(const Ask *q, const Poly *const *x) {
     case OP_or: return logic && to == DT_bool ? poly_select(a, x[0], one, x[1]) : NULL;
     case OP_xor: return logic && to == DT_bool ? poly_select(a, x[0], poly_select(a, x[1], zero, one), x[1]) : NULL;
     case OP_cast:
+      if (!keeps_number(from, to)) return NULL;
       if (to == DT_bool) return logic ? poly_compare(a, x[0], zero, number_ne) : NULL;
       if (from == DT_bool) return logic ? x[0] : NULL;
       return (from == DT_i64 || from == DT_i32) && (whole || dtype_is_float(to)) && poly_get_whole(a, x[0]) ? x[0]
@@ -246,6 +251,12 @@ static const Poly *logical(const Ask *q, const Poly *const *x) {
     case OP_mul: return whole ? poly_mul(a, x[0], x[1]) : NULL;
     default: return NULL;
   }
+}
+
+/* A function of the number and both types. */
+static const Poly *opaque_cast(const Ask *q, const Poly *const *x) {
+  const char *name = arena_printf(q->e->arena, "%s from %s", text_of_attrs(q), dtype_name(type_in(q, 0)->dtype));
+  return poly_atom(q->a, name, 0, NULL, 1, x);
 }
 
 static bool elementwise(OpKind k) {
@@ -270,6 +281,7 @@ static const Poly *each(const Ask *q) {
   if (y) return y;
   bool floats = dtype_is_float(type_out(q)->dtype);
   for (int i = 0; i < q->op->nin; i++) floats = floats && dtype_is_float(type_in(q, i)->dtype);
+  if (q->op->kind == OP_cast && !keeps_number(type_in(q, 0)->dtype, type_out(q)->dtype)) return opaque_cast(q, x);
   if (q->op->kind == OP_cast && floats) return x[0]; /* rounding is ignored */
   return floats && !q->a->failed ? arithmetic(q, x) : function(q, q->op->nin, x);
 }

@@ -27,6 +27,7 @@ static const double LARGE[DT_COUNT] = {[DT_f32] = 3e38, [DT_f64] = 1e308, [DT_f1
 static const double TINY[DT_COUNT] = {[DT_f32] = 1e-37, [DT_f64] = 1e-300, [DT_f16] = 1e-4, [DT_bf16] = 1e-37};
 
 static uint8_t of_number(DType t, double v) {
+  if (!dtype_computes(t)) return 0; /* rounding it to the type may change anything */
   bool small = fabs(v) <= 1e4;
   return (uint8_t)((fabs(v) < LARGE[t] ? FINITE : 0) | (small ? SMALL : 0) | (fabs(v) > TINY[t] ? NONZERO : 0) |
                    (v == 0 ? ZERO : 0));
@@ -46,7 +47,8 @@ static uint8_t of_integers(DType from, DType to) {
 }
 
 static uint8_t of_cast(DType from, DType to, uint8_t x) {
-  if (!dtype_is_float(to)) return 0;
+  if (!dtype_is_float(to) || !dtype_computes(to)) return 0;
+  if (dtype_is_float(from) && !dtype_computes(from)) return 0;
   if (!dtype_is_float(from)) return of_integers(from, to);
   bool wider = from == to || to == DT_f64 || (to == DT_f32 && dtype_bytes(from) == 2);
   return wider ? x : x & SMALL ? (uint8_t)(x & (FINITE | SMALL | ZERO)) : (uint8_t)(x & ZERO);

@@ -29,6 +29,11 @@ typedef struct TrainedFile {
 
 static Loc place(const TrainedFile *w) { return (Loc){.file = w->file->path}; }
 
+/* True if the tensor has the packed elements of the initializer, which apc holds as bytes. */
+static bool is_packed(const SafetensorsEntry *e, const OnnxData *d) {
+  return d->packed && e->dtype == DT_u8 && e->bytes == d->bytes;
+}
+
 /* True if the initializer has the extents of the tensor, transposed if so asked, or repeats one slice of it along
  * `repeats`. */
 static bool fits(const SafetensorsEntry *e, const OnnxData *d, bool transposed, unsigned repeats) {
@@ -90,11 +95,12 @@ static bool new_values(void *context, const char *name, const OnnxData *old, Ten
   const SafetensorsEntry *e = entry_of(w, name, &transposed);
   Tensor x, whole;
   if (!e) return true;
-  if (!fits(e, old, transposed, repeats_of(w, name)))
+  bool packed = is_packed(e, old) && !transposed;
+  if (!packed && !fits(e, old, transposed, repeats_of(w, name)))
     return diag_error(w->diags, DIAG_weights, place(w),
                       "tensor '%s' does not have the type and shape of the initializer", name);
   if (!read_entry(w, e, &x)) return false;
-  if ((uint64_t)tensor_elements(&x) == old->elements && !transposed) return *out = x, true;
+  if (packed || ((uint64_t)tensor_elements(&x) == old->elements && !transposed)) return *out = x, true;
   if (!tensor_alloc(&whole, old->dtype, (int)old->rank, old->dims))
     return diag_error(w->diags, DIAG_no_memory, place(w), "out of memory for weight '%s'", name);
   spread(&x, transposed, &whole);

@@ -305,7 +305,7 @@ COMPARE_OPS(u8, uint8_t) COMPARE_OPS(u16, uint16_t) COMPARE_OPS(u32, uint32_t) C
 FN float odd_float(double x) {
   float r = (float)x;
   uint32_t u = bits_of(r);
-  _Bool inexact = (double)r != x && x == x && __builtin_fabs(x) < 0x1p127;
+  _Bool inexact = (double)r != x && x == x && __builtin_fabs(x) <= 0x1.fffffep127;
   _Bool away = inexact && __builtin_fabs((double)r) > __builtin_fabs(x);
   return inexact ? float_of((u - away) | 1u) : r;
 }

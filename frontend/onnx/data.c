@@ -167,7 +167,10 @@ static int64_t element(const Onnx__TensorProto *t, bool wide, size_t i) {
 static bool narrowed(const Source *s, bool wide) {
   const char *field = wide ? "uint64_data" : "int32_data";
   size_t n = wide ? s->t->n_uint64_data : s->t->n_int32_data, size = dtype_bytes(s->out->dtype);
-  if (n != (s->out->packed ? s->out->bytes : s->out->elements)) return wrong_count(s, n, field);
+  if (s->out->packed && n != s->out->bytes)
+    return bad(s, DIAG_onnx_tensor, "its shape and type ask for %" PRIu64 " packed bytes, %s has %zu", s->out->bytes,
+               field, n);
+  if (!s->out->packed && n != s->out->elements) return wrong_count(s, n, field);
   uint8_t *to = arena_alloc(s->f->arena, n * size);
   int64_t low = 0, high = 0;
   stored_range(s->out->packed ? DT_u8 : s->out->dtype, &low, &high);

@@ -68,7 +68,7 @@ static bool scaled_axis(ImportNode *n, int *axis) {
   int64_t at = node_int(n, "axis", 1);
   bool whole = ex_is_const(type_elements(n->m, input_type(n, 1)), 1);
   *axis = 0;
-  return whole || node_axis(n, at, rank, axis);
+  return (whole && !node_int(n, "block_size", 0)) || node_axis(n, at, rank, axis);
 }
 
 /* True for a zero point that is 0 everywhere. */
@@ -110,7 +110,8 @@ static Val centred(ImportNode *n, Val x, Val zero) {
   return zero ? binary(n, OP_sub, x, build_cast(n->b, zero, DT_i32)) : x;
 }
 
-/* The product is computed in the result's type: that of the scale, or `output_dtype`. */
+/* The result has the type of the scale, or `output_dtype`.  The product is computed in f32, for f64 in f64, and rounded
+ * once: a factor need not fit a narrower type. */
 bool import_dequantize_linear(ImportNode *n) {
   int axis;
   DType to = input_type(n, 1)->dtype;
@@ -122,7 +123,9 @@ bool import_dequantize_linear(ImportNode *n) {
   if (has_input(n, 2) && !zero) return false;
   if (!floats) x = centred(n, x, zero);
   else if (zero && !is_zero(n, 2)) x = binary(n, OP_sub, build_cast(n->b, x, DT_f32), build_cast(n->b, zero, DT_f32));
-  return import_set_output(n, 0, x ? binary(n, OP_mul, build_cast(n->b, x, to), build_cast(n->b, scale, to)) : 0);
+  const DType in = to == DT_f64 ? DT_f64 : DT_f32;
+  x = x ? binary(n, OP_mul, build_cast(n->b, x, in), build_cast(n->b, scale, in)) : 0;
+  return import_set_output(n, 0, x ? build_cast(n->b, x, to) : 0);
 }
 
 /* Quantises to u8 over the range of the data, extended to contain 0; a tensor of zeros has the scale 1. */

@@ -50,7 +50,8 @@ typedef struct Ties {
 static void say(const Ties *t, const char *text) { ARENA_PUSH(t->im->m->arena, &t->im->facts->said, text); }
 
 static bool is_weight(const ImportItem *item) {
-  return item->is_weight && item->type && dtype_is_float(item->data.dtype) && !item->is_fixed &&
+  const DType t = item->data.dtype;
+  return item->is_weight && item->type && dtype_is_float(t) && dtype_computes(t) && !item->is_fixed &&
          (item->is_trained || item->data.elements > 1);
 }
 
@@ -348,7 +349,7 @@ static void tie(Ties *t, ImportItem *kept, ImportItem *tied, bool transposed) {
 
 static bool is_equal(const Ties *t, const ImportItem *x, const ImportItem *y) {
   const uint8_t *p = onnx_file_bytes(t->im->file, &x->data), *q = onnx_file_bytes(t->im->file, &y->data);
-  return x->type == y->type && p && q && memcmp(p, q, x->data.bytes) == 0;
+  return x->type == y->type && p && q && memcmp(p, q, x->data.elements * dtype_bytes(x->data.dtype)) == 0;
 }
 
 /* Ties two items that were computed from one parameter in the same way.  If all elements are equal, they may be

@@ -2,6 +2,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "base/small_float.h"
 #include "frontend/onnx/import_bits.h"
 
 bool node_error(ImportNode *n, const char *format, ...) {
@@ -130,6 +131,13 @@ static Val param_of_item(ImportNode *n, const ImportItem *item) {
   return value_of_param(n, p);
 }
 
+/* Returns the elements with a byte each; onnx_file_bytes has none of large packed tensors. */
+static const uint8_t *unpacked_bytes(const ImportNode *n, const OnnxData *d) {
+  uint8_t *to = arena_alloc(n->m->arena, d->elements + 1);
+  unpack_bits(d->packed, d->elements, onnx_file_stored(import_file(n->im), d), to);
+  return to;
+}
+
 /* Builds a constant for data that was stored element by element, outside raw bytes. */
 static Val const_of_item(ImportNode *n, const ImportItem *item, const uint8_t *bytes) {
   const OnnxData *d = &item->data;
@@ -139,6 +147,7 @@ static Val const_of_item(ImportNode *n, const ImportItem *item, const uint8_t *b
         item->name, d->bytes);
     return 0;
   }
+  if (d->packed && !bytes && d->elements) bytes = unpacked_bytes(n, d);
   if (dtype_is_float(d->dtype)) return const_floats(n, item->type, d, bytes);
   int64_t *list = ARENA_ARRAY(n->m->arena, int64_t, d->elements);
   for (uint64_t i = 0; i < d->elements; i++) list[i] = dtype_load_i(d->dtype, bytes + i * dtype_bytes(d->dtype));

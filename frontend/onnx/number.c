@@ -139,7 +139,7 @@ static Number unary(Module *m, OpKind kind, Number x) {
 static bool fits(Module *m, DType t, const Expr *e) {
   Bounds b = known_bounds(m, e);
   if (dtype_class(t) == DTC_B) return true;
-  int bits = (int)dtype_bytes(t) * 8;
+  int bits = dtype_bits(t);
   if (bits == 64) return dtype_class(t) == DTC_I || b.low >= 0;
   int64_t span = (int64_t)1 << (dtype_class(t) == DTC_I ? bits - 1 : bits);
   if (e->kind != EX_CONST) return bits >= 32; /* sizes are assumed to be below 2^31, as by the exporter */

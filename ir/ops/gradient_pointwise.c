@@ -130,8 +130,15 @@ void gradient_select(Gradient *g) {
   if (g->wanted[2]) g->of_operands[2] = gradient_where(g, condition, gradient_number(g, dy, 0), dy);
 }
 
+/* A gradient has the type of its value.  Types without arithmetic are too coarse for it (of f8e8m0 there is not even
+ * a 0), so nothing is trained through them. */
 void gradient_cast(Gradient *g) {
-  g->of_operands[0] = build_cast(g->b, g->of_results[0], gradient_type(g, g->op->in[0])->dtype);
+  DType from = gradient_type(g, g->op->in[0])->dtype, to = gradient_type(g, g->op->out)->dtype;
+  if (!dtype_computes(from) || !dtype_computes(to)) {
+    g->refused = arena_printf(g->b->m->arena, "a cast from %s to %s", dtype_name(from), dtype_name(to));
+    return;
+  }
+  g->of_operands[0] = build_cast(g->b, g->of_results[0], from);
 }
 
 void gradient_copy(Gradient *g) { g->of_operands[0] = g->of_results[0]; }

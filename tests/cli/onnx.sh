@@ -183,4 +183,28 @@ expect 0 "equal" "$apc" run "$few.onnx" -q --inputs "$few.in.npz" --expect "$few
 expect 0 "" "$apc" convert "$few.onnx" few.ir --dim batch=8
 expect 0 "param \"w\" : u8[16, 6]" grep 'param "w"' few.ir # packed
 expect 1 "has no ONNX form" "$apc" convert "$few.onnx" out2.onnx
+expect 0 "proved" "$apc" verify "$few.onnx" -q --target cpux3
+expect 0 "" "$apc" convert "$few.onnx" few.safetensors -q # packed ones as bytes, and back
+expect 0 "" "$apc" convert "$few.onnx" again.onnx -q --weights few.safetensors
+expect 0 "equal" "$apc" run again.onnx -q --inputs "$few.in.npz" --expect "$few.out.npz"
+
+# nothing is trained through them, and a file's weights of 8 bits, which come with scales, are not taken as floats
+for type in f8e4m3fn f8e8m0 f4e2m1; do
+  cat >cast.ir <<IR
+apc.ir 1
+param "w" : f32[4, 4] = normal 1 seed 1
+func @main level 1 {
+  %x = input {name="x"} : f32[8, 4]
+  %w = param {name="w"} : f32[4, 4]
+  %y = dot %x, %w {spec="bm,mn->bn"} : f32[8, 4]
+  %q = cast %y {to=$type} : $type[8, 4]
+  %z = cast %q {to=f32} : f32[8, 4]
+  output "z" %z
+}
+IR
+  expect 5 "a cast from $type to f32 has no derivative (operation 'z')" "$apc" plan cast.ir -q --train mse
+done
+printf '\75\0\0\0\0\0\0\0{"w":{"dtype":"F8_E8M0","shape":[4,4],"data_offsets":[0,16]}}0123456789abcdef' >w8.safetensors
+sed 's/f32\[4, 4\]/f16[4, 4]/; s/f32/f16/g; /cast/d; s/%z$/%y/' cast.ir >half.ir
+expect 1 "it is f8e8m0[4, 4], the weight is f16[4, 4]" "$apc" run half.ir -q --weights w8.safetensors
 summary 99

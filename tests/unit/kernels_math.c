@@ -119,6 +119,7 @@ static void narrow_floats(void) {
   CHECK(bits_f16(1.0f + 0x1p-11f) == 0x3c00 && bits_f16(1.0f + 3 * 0x1p-11f) == 0x3c02);
   CHECK(to_f16_f64(1.0 + 0x1p-11 + 0x1p-40) == 1.0f + 0x1p-10f);
   CHECK(to_bf16_f64(1.0 + 0x1p-8 + 0x1p-40) == 1.0f + 0x1p-7f);
+  CHECK(to_bf16_f64(0x1p127 * (1.0 + 0x1p-8 + 0x1p-40)) == 0x1p127f * (1.0f + 0x1p-7f));
   CHECK(to_bf16_f64(1.0 + 0x1p-8 - 0x1p-40) == 1.0f && isinf(to_f16_f64(70000.0)) && to_f16_f64(-1e-9) == 0);
 }
 

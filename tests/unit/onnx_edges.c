@@ -346,6 +346,63 @@ static void no_gradient_at_the_bounds(void) {
   step_through("Max", "w,low", (double[]){-1, 0.25, 1.5, 3.5});
 }
 
+/* ---- types of few bits */
+
+enum { UINT4 = 21, UINT2 = 25 };
+
+/* The file packs four elements to a byte, 0 to 3, and a constant of more than 65536 is unpacked as a whole. */
+static void a_large_packed_constant(void) {
+  enum { BYTES = 16385 };
+  start(25);
+  ints("w", "0");
+  Onnx__TensorProto *w = initializers.items[0];
+  w->data_type = UINT2, w->n_int64_data = 0, w->dims[0] = 4 * BYTES;
+  w->int32_data = ARENA_ARRAY(arena, int32_t, BYTES), w->n_int32_data = BYTES;
+  for (int i = 0; i < BYTES; i++) w->int32_data[i] = 0xe4;
+  out("y");
+  attr(node("Cast", "w", "y"), "to", INT, F32);
+  RUNS();
+  const InterpTensor *y = interp_find(result.outputs, result.noutputs, "y");
+  CHECK(interp_elements(y) == 4 * BYTES);
+  for (int64_t i = 0; i < 4 * BYTES; i++)
+    if (y->cells[i].f != (double)(i % 4)) CHECKF(false, "element %lld is %g", (long long)i, y->cells[i].f);
+}
+
+/* 18 is 2 in u4, so it is no size. */
+static void a_size_that_wraps_in_few_bits(void) {
+  for (int fits = 0; fits < 2; fits++) {
+    start(21);
+    in("x", F32, "n"), in("z", F32, "1"), out("y");
+    ints("many", fits ? "3" : "18"), ints("one", "1"), ints("two", "2");
+    node("Shape", "x", "s");
+    attr(node("Concat", "s,many", "c"), "axis", INT, 0);
+    attr(node("Cast", "c", "narrow"), "to", INT, UINT4);
+    attr(node("Cast", "narrow", "wide"), "to", INT, I64);
+    node("Slice", "wide,one,two", "e");
+    node("Expand", "z,e", "y");
+    if (fits) IMPORTS();
+    else expect(DIAG_onnx_shape, "is computed from dimensions, but is not an expression of them", "/y");
+  }
+}
+
+/* 102400 is no f16, but a quarter of it is. */
+static void products_of_scales_are_rounded_once(void) {
+  start(23);
+  given("x", I32, "2", "102400,-131072"), given("s", F16, "1", "0.25"), out("y");
+  node("DequantizeLinear", "x,s", "y");
+  RUNS();
+  GIVES("y", "25600,-32768");
+  CHECK(interp_find(result.outputs, result.noutputs, "y")->dtype == DT_f16);
+}
+
+static void one_block_has_one_scale(void) {
+  start(21);
+  given("x", F32, "1,4", "1,2,3,4"), given("s", F32, "1,1", "0.5"), out("y");
+  attr(node("QuantizeLinear", "x,s", "y"), "block_size", INT, 4);
+  RUNS();
+  GIVES("y", "2,4,6,8");
+}
+
 int main(void) {
   RUN(the_place_of_the_first_nan);
   RUN(the_first_nan_is_hit);
@@ -363,6 +420,10 @@ int main(void) {
   RUN(a_default_may_be_a_tensor);
   RUN(calls_name_an_overload);
   RUN(no_gradient_at_the_bounds);
+  RUN(a_large_packed_constant);
+  RUN(a_size_that_wraps_in_few_bits);
+  RUN(products_of_scales_are_rounded_once);
+  RUN(one_block_has_one_scale);
   module_free(module);
   arena_free(arena);
   return test_summary();

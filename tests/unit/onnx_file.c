@@ -476,6 +476,9 @@ static void malformed_tensors_are_refused(void) {
   expect_bad_tensor(&t, "int32_data has 0");
   t.int32_data = out_of_range, t.n_int32_data = 3;
   expect_bad_tensor(&t, "more than one field");
+  t = tensor_of("t", 22 /* INT4 */, three, 1);
+  t.int32_data = out_of_range, t.n_int32_data = 3;
+  expect_bad_tensor(&t, "ask for 2 packed bytes, int32_data has 3");
   t = tensor_of("t", ONNX__TENSOR_PROTO__DATA_TYPE__FLOAT, negative, 1);
   expect_bad_tensor(&t, "dimension 0 is -1");
   t = tensor_of("t", ONNX__TENSOR_PROTO__DATA_TYPE__FLOAT, huge, 3);
