@@ -93,9 +93,9 @@ static bool open_index(StoredFiles *w, Diags *d) {
 
 const char *driver_files_in(Arena *a, const char *folder) {
   const char *slash = text_ends_with(folder, "/") ? "" : "/";
-  const char *path = arena_printf(a, "%s%s%s", folder, slash, index_name);
+  const char *path = arena_printf(a, "%s%s%s", folder, slash, single_name);
   if (access(path, F_OK) == 0) return path;
-  path = arena_printf(a, "%s%s%s", folder, slash, single_name);
+  path = arena_printf(a, "%s%s%s", folder, slash, index_name);
   return access(path, F_OK) == 0 ? path : NULL;
 }
 

@@ -2,7 +2,8 @@
  * folder of either.
  *
  * An index (model.safetensors.index.json of Hugging Face) has an object `weight_map` from the name of each tensor to
- * the file beside the index that holds it.  In a folder the index is read if there is one, else model.safetensors.
+ * the file beside the index that holds it.  In a folder model.safetensors is read if there is one, else the index, as
+ * transformers does.
  */
 #ifndef APC_DRIVER_WEIGHT_FILES_H
 #define APC_DRIVER_WEIGHT_FILES_H

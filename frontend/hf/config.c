@@ -24,24 +24,32 @@ const char *hf_config_text(Arena *a, const json_t *value) {
 
 /* ---- fields by path */
 
+static bool is_own(const char *path) { return strncmp(path, "own.", 4) == 0; }
+
 /* Returns the object of a path and sets *name to the last name; NULL if the object is missing and not `make`. */
 static json_t *holder(const HfConfig *c, const char *path, const char **name, bool make) {
-  const char *dot = strchr(path, '.');
-  *name = dot ? dot + 1 : path;
-  if (!dot) return c->fields;
-  const char *first = arena_strndup(c->diags->arena, path, (size_t)(dot - path));
-  json_t *inner = json_object_get(c->fields, first);
-  if (json_is_object(inner) || !make) return json_is_object(inner) ? inner : NULL;
-  json_object_set_new(c->fields, first, json_object());
-  return json_object_get(c->fields, first);
+  json_t *in = is_own(path) ? c->own : c->fields;
+  *name = is_own(path) ? path + 4 : path;
+  for (const char *dot; in && (dot = strchr(*name, '.')) != NULL; *name = dot + 1) {
+    const char *first = arena_strndup(c->diags->arena, *name, (size_t)(dot - *name));
+    if (make && !json_is_object(json_object_get(in, first))) json_object_set_new(in, first, json_object());
+    in = json_object_get(in, first);
+  }
+  return json_is_object(in) ? in : NULL;
 }
 
-void hf_config_use(HfConfig *c, const char *path) { json_object_set_new(c->used, path, json_true()); }
+void hf_config_declare(HfConfig *c, const char *path) {
+  if (!is_own(path)) json_object_set_new(c->declared, path, json_true());
+}
 
-json_t *hf_config_get(HfConfig *c, const char *path) {
+json_t *hf_config_get(const HfConfig *c, const char *path) {
+  if (!is_own(path) && !json_object_get(c->declared, path)) return NULL;
+  return hf_config_peek(c, path);
+}
+
+json_t *hf_config_peek(const HfConfig *c, const char *path) {
   const char *name;
   json_t *in = holder(c, path, &name, false), *value = json_object_get(in, name);
-  hf_config_use(c, path);
   return json_is_null(value) ? NULL : value;
 }
 
@@ -83,11 +91,18 @@ static void rename_rope(HfConfig *c) {
     hf_config_set(c, "rope_parameters.rope_type", json_string("longrope"));
 }
 
+static bool is_object(HfConfig *c, const char *name, const json_t *value) {
+  return !value || json_is_null(value) || json_is_object(value) ||
+         hf_config_fail(c, "field '%s' is %s, not an object", name, hf_config_text(c->diags->arena, value));
+}
+
 static bool modernise(HfConfig *c) {
   const char *key;
   json_t *value, *scaling = hf_config_take(c, "rope_scaling");
-  bool ok = !scaling || json_is_null(scaling) || json_is_object(scaling) ||
-            hf_config_fail(c, "rope_scaling is %s, not an object", hf_config_text(c->diags->arena, scaling));
+  bool ok = is_object(c, "rope_scaling", scaling) &&
+            is_object(c, "rope_parameters", json_object_get(c->fields, "rope_parameters"));
+  if (ok && json_object_size(scaling) && json_object_size(json_object_get(c->fields, "rope_parameters")))
+    ok = hf_config_fail(c, "the file has both 'rope_scaling' and 'rope_parameters'");
   if (ok && json_is_object(scaling)) {
     json_object_foreach(scaling, key, value) {
       const char *path = arena_printf(c->diags->arena, "rope_parameters.%s", key);
@@ -95,15 +110,16 @@ static bool modernise(HfConfig *c) {
     }
   }
   json_decref(scaling);
+  if (!ok) return false;
   move_into_rope(c, "rope_theta", "rope_parameters.rope_theta");
   move_into_rope(c, "partial_rotary_factor", "rope_parameters.partial_rotary_factor");
   rename_rope(c);
-  return ok;
+  return true;
 }
 
 bool hf_config_read(HfConfig *c, const char *path, const char *text, size_t n, Diags *diags) {
   json_error_t error;
-  *c = (HfConfig){.diags = diags, .path = path, .used = json_object()};
+  *c = (HfConfig){.diags = diags, .path = path, .own = json_object(), .declared = json_object()};
   c->fields = json_loadb(text, n, JSON_REJECT_DUPLICATES, &error);
   Loc loc = file_loc(diags, path);
   if (!c->fields)
@@ -115,30 +131,29 @@ bool hf_config_read(HfConfig *c, const char *path, const char *text, size_t n, D
 
 void hf_config_free(HfConfig *c) {
   json_decref(c->fields);
-  json_decref(c->used);
+  json_decref(c->own);
+  json_decref(c->declared);
 }
 
-/* ---- what was not read */
+/* ---- fields that nothing reads */
 
 static bool report_unused(HfConfig *c, const char *path, const json_t *value) {
   return hf_config_fail(c, "field '%s' is %s: this architecture has no use for it here, and its meaning is not known",
                         text_shown(c->diags->arena, path), hf_config_text(c->diags->arena, value));
 }
 
-bool hf_config_all_used(HfConfig *c) {
-  const char *key, *name;
-  json_t *value, *inner;
+static bool all_declared(HfConfig *c, const char *prefix, json_t *in) {
+  const char *key;
+  json_t *value;
   bool ok = true;
-  json_object_foreach(c->fields, key, value) {
-    if (json_is_null(value) || json_object_get(c->used, key)) continue;
-    if (!json_is_object(value)) {
-      ok = report_unused(c, key, value);
-      continue;
-    }
-    json_object_foreach(value, name, inner) {
-      const char *path = arena_printf(c->diags->arena, "%s.%s", key, name);
-      if (!json_is_null(inner) && !json_object_get(c->used, path)) ok = report_unused(c, path, inner);
-    }
+  json_object_foreach(in, key, value) {
+    const char *path = arena_printf(c->diags->arena, "%s%s", prefix, key);
+    if (json_is_null(value) || json_object_get(c->declared, path)) continue;
+    ok = (json_is_object(value) ? all_declared(c, arena_printf(c->diags->arena, "%s.", path), value)
+                                : report_unused(c, path, value)) &&
+         ok;
   }
   return ok;
 }
+
+bool hf_config_all_declared(HfConfig *c) { return all_declared(c, "", c->fields); }

@@ -7,6 +7,7 @@
 
 /* Returns the architecture that config.json names; NULL after a diagnostic. */
 static const char *architecture(HfConfig *c) {
+  hf_config_declare(c, "architectures");
   const json_t *list = hf_config_get(c, "architectures");
   const char *name = json_string_value(json_array_get(list, 0));
   if (name && json_array_size(list) == 1) return arena_strdup(c->diags->arena, name);
@@ -24,9 +25,9 @@ static bool write_model(HfConfig *c, const HfFolder *folder, Text *out) {
     diag_help(c->diags, "apc imports %s", families.names);
     return false;
   }
-  hf_config_set(c, "architecture", json_string(name));
+  hf_config_set(c, "own.architecture", json_string(name));
   HfRun model = {.config = c, .folder = folder, .out = out};
-  return ok && hf_template_run(&model, families.model) && hf_config_all_used(c);
+  return ok && hf_template_run(&model, families.model) && hf_config_all_declared(c);
 }
 
 const char *hf_import(const HfFolder *folder, Diags *diags) {

@@ -1,9 +1,9 @@
 /* frontend/hf/import.h - a Hugging Face folder as a model in the model language.
  *
  * In: config.json.  Out: the text of an .apc file whose weights have the names and shapes of the folder's tensors.
- * families.hf has a section for each architecture, which says which template to use and which fields it reads;
- * template.h describes the form of both.  A field that no line reads, requires or ignores is an error, so that nothing
- * that changes the result is overlooked.  Not done: tokenizers, generation_config.json, quantised weights, adapters,
+ * families.hf has a section for each architecture, which says which template to use and declares the fields it reads;
+ * template.h describes the form of both.  A field that no line declares is an error, so that nothing that changes the
+ * result is overlooked.  Not done: tokenizers, generation_config.json, quantised weights, adapters,
  * images and sound.
  */
 #ifndef APC_FRONTEND_HF_IMPORT_H

@@ -110,7 +110,7 @@ static bool put_list(HfRun *r, const json_t *v) {
 static bool put_value(HfRun *r, const char *name) {
   const json_t *v = hf_config_get(r->config, name);
   if (!v) return hf_config_fail(r->config, "field '%s' is missing", name);
-  bool ok = json_is_string(v)  ? put_name(r, json_string_value(v))
+  bool ok = json_is_string(v)  ? strncmp(name, "own.", 4) == 0 && put_name(r, json_string_value(v))
             : json_is_array(v) ? put_list(r, v)
                                : put_number(r, v, false);
   return ok || hf_config_fail(r->config, "field '%s' is %s, which is not a value that it can have", name,
@@ -155,7 +155,6 @@ static bool term(HfRun *r, const Line *line, int *at) {
   return negated != holds;
 }
 
-/* All terms are evaluated, so that all fields count as read. */
 static bool condition(HfRun *r, const Line *line) {
   int at = 1;
   bool holds = term(r, line, &at);
@@ -174,6 +173,8 @@ static bool condition(HfRun *r, const Line *line) {
 static bool is_missing(HfRun *r, const char *name) { return hf_config_get(r->config, name) == NULL; }
 
 static bool ratio(HfRun *r, const Line *line) {
+  hf_config_declare(r->config, line->words[2]);
+  hf_config_declare(r->config, line->words[3]);
   const json_t *a = hf_config_get(r->config, line->words[2]), *b = hf_config_get(r->config, line->words[3]);
   if (!is_missing(r, line->words[1])) return true;
   if (!json_is_number(a) || !json_is_number(b) || json_number_value(b) == 0)
@@ -201,14 +202,63 @@ static bool each(HfRun *r, const Line *line) {
 }
 
 static void copy(HfRun *r, const Line *line) {
+  hf_config_declare(r->config, line->words[2]);
   const json_t *v = hf_config_get(r->config, line->words[2]);
   hf_config_set(r->config, line->words[1], v ? json_deep_copy(v) : json_null());
-  hf_config_use(r->config, line->words[1]);
 }
 
-static void set(HfRun *r, const Line *line) {
-  hf_config_set(r->config, line->words[1], value_of(r, line, line->words[2]));
-  hf_config_use(r->config, line->words[1]);
+/* Gives a field another name, which the file must not have. */
+static bool move(HfRun *r, const Line *line) {
+  const char *name = line->words[1];
+  json_t *v = hf_config_take(r->config, line->words[2]), *there = hf_config_peek(r->config, name);
+  if (there && (!json_is_object(there) || json_object_size(there))) {
+    json_decref(v);
+    return hf_config_fail(r->config, "field '%s' has %s beside '%s'", name, hf_config_text(arena(r), there),
+                          line->words[2]);
+  }
+  hf_config_set(r->config, name, v ? v : json_null());
+  return true;
+}
+
+/* ---- types */
+
+static bool is_size(const json_t *v) { return json_is_integer(v) && json_integer_value(v) > 0; }
+static bool is_count(const json_t *v) { return json_is_integer(v) && json_integer_value(v) >= 0; }
+static bool is_positive(const json_t *v) { return json_is_number(v) && json_number_value(v) > 0; }
+static bool is_boolean(const json_t *v) { return json_is_boolean(v); }
+
+static bool is_list_of(const json_t *v, bool (*holds)(const json_t *)) {
+  for (size_t i = 0; i < json_array_size(v); i++)
+    if (!holds(json_array_get(v, i))) return false;
+  return json_is_array(v);
+}
+static bool is_counts(const json_t *v) { return is_list_of(v, is_count); }
+static bool is_positives(const json_t *v) { return is_list_of(v, is_positive); }
+
+static const struct Type {
+  const char *name, *brief;
+  bool (*holds)(const json_t *);
+} types[] = {
+    {"size", "an integer above 0", is_size},
+    {"count", "an integer of at least 0", is_count},
+    {"positive", "a number above 0", is_positive},
+    {"boolean", "true or false", is_boolean},
+    {"counts", "a list of integers of at least 0", is_counts},
+    {"positives", "a list of numbers above 0", is_positives},
+};
+
+/* Checks the fields of %type; false after diagnostics. */
+static bool type(HfRun *r, const Line *line) {
+  const struct Type *t = types, *end = types + sizeof types / sizeof *types;
+  bool ok = true;
+  while (t < end && strcmp(t->name, line->words[1]) != 0) t++;
+  MUST(t < end, line);
+  for (int i = 2; i < line->n; i++) {
+    const json_t *v = hf_config_peek(r->config, line->words[i]);
+    if (v && !t->holds(v))
+      ok = hf_config_fail(r->config, "field '%s' is %s, not %s", line->words[i], hf_config_text(arena(r), v), t->brief);
+  }
+  return ok;
 }
 
 static void family(HfRun *r, const Line *line) {
@@ -221,14 +271,16 @@ static bool instruction(HfRun *r, const Line *line) {
   const char *word = line->words[0], *name = line->n > 1 ? line->words[1] : "";
 #define IS(text, count) (strcmp(word, text) == 0 && line->n >= (count))
   if (IS("include", 2)) return hf_template_run(r, name);
+  if (IS("type", 3)) return type(r, line);
+  if (IS("move", 3)) return move(r, line);
+  if (!IS("optional", 2) && !IS("ignore", 2)) hf_config_declare(r->config, name);
   if (IS("require", 3)) return require(r, line);
   if (IS("each", 3)) return each(r, line);
   if (IS("ratio", 4)) return ratio(r, line);
-  if (IS("ignore", 2))
-    for (int i = 1; i < line->n; i++) hf_config_use(r->config, line->words[i]);
-  else if (IS("set", 3)) set(r, line);
+  if (IS("ignore", 2) || IS("optional", 2))
+    for (int i = 1; i < line->n; i++) hf_config_declare(r->config, line->words[i]);
+  else if (IS("set", 3)) hf_config_set(r->config, name, value_of(r, line, line->words[2]));
   else if (IS("copy", 3)) copy(r, line);
-  else if (IS("move", 3)) hf_config_set(r->config, name, hf_config_take(r->config, line->words[2]));
   else if (IS("absent", 3)) {
     if (!hf_config_has(r->config, name)) hf_config_set(r->config, name, value_of(r, line, line->words[2]));
   } else if (IS("default", 3)) {

@@ -11,14 +11,19 @@
  *                            joined by `and`, or all by `or`
  *   %default NAME VALUE      the value of a field that is missing or null
  *   %absent NAME VALUE       the value of a field that is missing; null stays
- *   %set NAME VALUE          a name of the template's own
+ *   %optional NAME...        the fields are read if they are there
+ *   %set NAME VALUE          a name of the template's own: own.NAME
  *   %copy NAME OTHER         the same, with the value of another field
- *   %move NAME OTHER         the value under another name instead of its own
+ *   %move NAME OTHER         the value under another name, which the file must not have, instead of its own
  *   %ratio NAME A B          the value of a field that is missing or null: A / B
  *   %require NAME VALUE...   the field must be missing, null or one of these
  *   %each NAME VALUE...      each item of the list, if there is one, must be one of these
  *   %ignore NAME...          the fields do not change what is computed
+ *   %type TYPE NAME...       the fields must be missing, null or of the type (template.c has a table of them)
  *   %family NAME TEMPLATE    the lines until the next `family` are for this architecture, whose model is TEMPLATE
+ *
+ * An instruction declares the fields that it names (all but %if, %move and %type): a field that the family does not
+ * declare is as good as missing for all templates, and an error at the end.
  */
 #ifndef APC_FRONTEND_HF_TEMPLATE_H
 #define APC_FRONTEND_HF_TEMPLATE_H
