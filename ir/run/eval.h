@@ -102,8 +102,8 @@ static inline int64_t wrap_int(DType t, int64_t v) {
     case DT_u16: return (uint16_t)v;
     case DT_u32: return (uint32_t)v;
     case DT_bool: return v != 0;
-    case DT_i4: return (v & 15) - (v << 1 & 16);
-    case DT_i2: return (v & 3) - (v << 1 & 4);
+    case DT_i4: return (v & 15) - 2 * (v & 8);
+    case DT_i2: return (v & 3) - 2 * (v & 2);
     case DT_u4: return v & 15;
     case DT_u2: return v & 3;
     default: return v;

@@ -290,6 +290,7 @@ int useful_up_to(const Search *s, int stages, int micro) {
 }
 
 int most_stages(const Search *s) {
+  if (func_binds(s->f)) return 1;
   Arena *scratch = arena_new();
   const bool *derived = derived_ops(scratch, s->f);
   const size_t *home = homes_of(scratch, s->f, derived);
@@ -300,6 +301,7 @@ int most_stages(const Search *s) {
 }
 
 int most_micro_batches(Search *s) {
+  if (func_binds(s->f)) return 1;
   int64_t most = PROGRAM_MAX_MICRO_BATCHES;
   bool some = false;
   search_set_mesh(s, &(Candidate){.stages = 1, .micro = 2, .least = 2}, NULL);
