@@ -12,6 +12,7 @@ typedef enum Visit { NEW, OPEN, DONE } Visit;
 typedef struct Walk {
   Calls calls;
   Visit *states;
+  size_t n_symbols;
 } Walk;
 
 static bool find(const Calls *c, const char *name, size_t *at) {
@@ -41,10 +42,13 @@ static Called visit(Walk *w, size_t at, int depth) {
     const Op *op = &c->f->ops.items[i];
     size_t callee;
     c->acts |= op_acts(op->kind);
+    const Expr *size = op->kind == OP_bind ? op_expr(op, AT_expr) : NULL;
+    if (size && size->kind == EX_SYM) c->binds[size->value] = true;
     if (op->kind != OP_call || !find(&w->calls, op_str(op, AT_name), &callee)) continue;
     Called inner = visit(w, callee, depth + 1);
     c->cyclic |= inner.cyclic;
     c->acts |= inner.acts;
+    for (size_t s = 0; inner.binds && s < w->n_symbols; s++) c->binds[s] |= inner.binds[s];
     c->ops += inner.ops;
     if (c->ops > MAX_WRITTEN_OUT) c->ops = MAX_WRITTEN_OUT + 1;
     if (inner.depth >= c->depth) c->depth = inner.depth < MAX_CALL_DEPTH ? inner.depth + 1 : MAX_CALL_DEPTH + 1;
@@ -54,8 +58,9 @@ static Called visit(Walk *w, size_t at, int depth) {
 }
 
 Calls calls_of(Arena *a, const Module *m) {
-  Walk w = {{m->funcs.n, ARENA_ARRAY(a, Called, m->funcs.n)}, ARENA_ARRAY(a, Visit, m->funcs.n)};
-  for (size_t i = 0; i < m->funcs.n; i++) w.calls.items[i].f = m->funcs.items[i];
+  Walk w = {{m->funcs.n, ARENA_ARRAY(a, Called, m->funcs.n)}, ARENA_ARRAY(a, Visit, m->funcs.n), m->symbols.n};
+  for (size_t i = 0; i < m->funcs.n; i++)
+    w.calls.items[i] = (Called){.f = m->funcs.items[i], .binds = ARENA_ARRAY(a, bool, m->symbols.n + 1)};
   for (size_t i = 0; i < m->funcs.n; i++) visit(&w, i, 0);
   return w.calls;
 }

@@ -10,6 +10,7 @@ typedef struct Called {
   const Func *f;
   bool cyclic; /* it calls itself, directly or not */
   bool acts;   /* it, or a function it calls, writes a state or draws random numbers */
+  bool *binds; /* by symbol: it, or a function it calls, sets this computed size */
   int depth;   /* nesting depth of calls; MAX_CALL_DEPTH + 1 if deeper */
   int64_t ops; /* operations, with all calls expanded; MAX_WRITTEN_OUT + 1 if more */
 } Called;

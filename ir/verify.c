@@ -316,12 +316,23 @@ static void check_uses(Verify *v, const Op *op, const Op *const *bound) {
   }
 }
 
-static void check_bind(Verify *v, const Op *op, const Op **bound) {
+static void check_bind(Verify *v, const Op *op, const Op **bound, const bool *called) {
   int symbol = bound_symbol(v->m, op);
   if (symbol < 0) broken(v, op, "V27", "the expression is not a computed size");
-  else if (bound[symbol]) broken(v, op, "V27", "%s is bound twice", v->m->symbols.items[symbol].name);
+  else if (bound[symbol] || called[symbol]) broken(v, op, "V27", "%s is bound twice", v->m->symbols.items[symbol].name);
   else bound[symbol] = op;
   if (v->f->level == 2 && micro_batch_symbol(&v->m->mesh) >= 0) broken(v, op, "V27", "a bind with micro-batches");
+}
+
+/* A call expands the callee, and with it a bind: each function sets a size once, itself or by one call. */
+static void check_bind_of_call(Verify *v, const Op *op, const Op *const *bound, bool *called) {
+  const Called *callee = calls_find(v->calls, op_str(op, AT_name));
+  for (size_t s = 0; callee && callee->binds && s < v->m->symbols.n; s++) {
+    if (!callee->binds[s]) continue;
+    if (bound[s] || called[s])
+      broken(v, op, "V27", "@%s binds %s, which is bound above", callee->f->name, v->m->symbols.items[s].name);
+    called[s] = true;
+  }
 }
 
 static void check_computed(Verify *v) {
@@ -330,10 +341,12 @@ static void check_computed(Verify *v) {
   if (!any) return;
   Arena *scratch = arena_new();
   const Op **bound = ARENA_ARRAY(scratch, const Op *, v->m->symbols.n);
+  bool *called = ARENA_ARRAY(scratch, bool, v->m->symbols.n); /* bound by a call */
   for (size_t i = 0; v->ok && i < v->f->ops.n; i++) {
     const Op *op = &v->f->ops.items[i];
-    if (op->kind == OP_bind) check_bind(v, op, bound);
+    if (op->kind == OP_bind) check_bind(v, op, bound, called);
     else check_uses(v, op, bound);
+    if (op->kind == OP_call) check_bind_of_call(v, op, bound, called);
   }
   arena_free(scratch);
 }

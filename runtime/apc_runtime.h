@@ -209,8 +209,9 @@ ApcStatus apc_bind_device_input(ApcModel *model, const char *name, ApcType type,
  * outputs return APC_USAGE for it.  The memory may not be that of an input, and the output may not feed one. */
 ApcStatus apc_bind_device_output(ApcModel *model, const char *name, ApcType type, int device, void *data, size_t bytes);
 /* Reports the shape and the bytes that an output of an entry (NULL: the selected one) will have with the bound inputs,
- * for an output in memory of any kind.  APC_USAGE if there is no such output; APC_BAD_INPUT if the inputs do not fit.
- */
+ * for an output in memory of any kind.  If data decide its size, they are the largest, which bound memory must have
+ * room for; apc_output_shape reports those of the result.  APC_USAGE if there is no such output; APC_BAD_INPUT if the
+ * inputs do not fit. */
 ApcStatus apc_expected_shape(ApcModel *model, const char *entry, const char *name, int *rank,
                              int64_t dims[APC_MAX_RANK], size_t *bytes);
 
@@ -261,7 +262,7 @@ ApcStatus apc_not_finite(ApcModel *model, const char **name);
  * of key and value.  Every rank writes the parts it owns, so all machines need access to that folder; no process holds
  * the whole.  The file is PATH.part until all of it is on the disk, and then replaces PATH.  The outputs of the last
  * apc_run stay.  If a key is "checksums", apc replaces its value by the checksums of the header and of all tensors.
- * APC_USAGE if the entry has inputs, and as apc_may_write. */
+ * APC_USAGE if the entry has inputs, APC_UNSUPPORTED if data decide the size of an output, and as apc_may_write. */
 ApcStatus apc_write_entry(ApcModel *model, const char *entry, const char *path, const char *const *meta, int n_meta);
 /* Runs an entry whose inputs are the tensors of a safetensors file; every rank reads the parts it needs.  Bound inputs
  * are not used, and outputs are dropped.  APC_BAD_INPUT if the tensors of the file are not exactly the inputs. */

@@ -12,10 +12,13 @@ void tool_help_print(void) {
   for (int c = 1; c < CMD_COUNT; c++)
     if (!command_rows[c].later)
       printf("  %-9s %-22s %s\n", command_rows[c].name, command_rows[c].arguments, command_rows[c].brief);
-  fputs("  not built yet:", stdout);
-  for (int c = 1; c < CMD_COUNT; c++)
-    if (command_rows[c].later) printf(" %s", command_rows[c].name);
-  putchar('\n');
+  bool later = false;
+  for (int c = 1; c < CMD_COUNT; c++) {
+    if (!command_rows[c].later) continue;
+    printf("%s %s", later ? "" : "  not built yet:", command_rows[c].name);
+    later = true;
+  }
+  if (later) putchar('\n');
   puts(
       "Examples:\n"
       "  apc plan model.onnx --target cpux4             show the plan and its price\n"

@@ -60,7 +60,7 @@ static int symbol_of(ImportNode *n, const Expr *most) {
 const Expr *counted_size(ImportNode *n, Val count, const Expr *most) {
   if (!count) return NULL;
   if (in_loop(n->b->f) || import_trains(n->im)) {
-    node_error(n, "the size of its result depends on data, %s",
+    diag_error(n->b->diags, DIAG_onnx_shape, n->b->loc, "%s: the size of its result depends on data, %s", n->op->type,
                import_trains(n->im) ? "which training does not support" : "in a loop or branch");
     return NULL;
   }

@@ -232,6 +232,10 @@ class Model:
                     else:
                         check(p, lib.apc_bind_device_output(p, word, kind, m.device, m.address, bytes_))
             check(p, lib.apc_run(p, e.name.encode()))
+            for name, r in results.items():  # data may have decided on fewer elements than there is memory for
+                rank, dims, size = c_int(), Dims(), c_size_t()
+                check(p, lib.apc_output_shape(p, e.kinds[name][0], byref(rank), dims, byref(size)))
+                r.shape, r._size = tuple(dims[:rank.value]), size.value
         finally:
             for word, kind in bound:
                 lib.apc_bind_output(p, word, kind, None, 0)

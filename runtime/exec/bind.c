@@ -243,7 +243,7 @@ static RtStatus fill_binding(Executor *e, Binding *b, RtError *error) {
     if (!status) status = check_tensors(e, b, error);
   }
   if (!status) status = bind_parts(e, b, error);
-  if (!status) status = request_layout(p, b->entry, b->symbols, &b->io, error);
+  if (!status) status = request_layout(p, b->entry, b->symbols, false, &b->io, error);
   if (!status) status = exec_capture_bind(e, b, error);
   if (!status) status = exec_bodies_make(e, b, error);
   return status ? status : exec_ports_find(e, b, error);

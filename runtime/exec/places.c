@@ -41,7 +41,7 @@ static RtStatus open_place(Executor *e, const DevicePlace *list, uint32_t i, RtE
   const RequestLayout *io = &e->binding->io;
   RtError inner = {0};
   char *base = NULL;
-  if (x->number >= io->n || x->bytes < io->sizes[x->number] || e->places.at[x->number])
+  if (x->number >= io->n || x->bytes < io->rooms[x->number] || e->places.at[x->number])
     return rt_error(error, RT_INTERNAL, "the host sent a place that does not fit its tensor");
   for (uint32_t k = 0; k < i && !base; k++)
     if (memcmp(list[k].handle, x->handle, sizeof x->handle) == 0) base = e->places.at[list[k].number] - list[k].offset;

@@ -95,13 +95,19 @@ typedef struct RequestLayout {
   uint64_t bytes;    /* of the whole I/O area */
   uint64_t *offsets; /* per input, then per output of the entry */
   uint64_t *sizes;   /* bytes of each */
+  uint64_t *rooms;   /* the most bytes that each can have, whatever its computed sizes will be */
   ProgramShape *shapes;
   uint32_t n;
 } RequestLayout;
 
-/* Computes the layout of the I/O area for an entry and its symbols; free it with request_layout_free.  Places do not
- * depend on computed sizes, of which the bounds count; shapes and sizes do.  RT_BAD_INPUT if a tensor is too large. */
-RtStatus request_layout(const Program *p, uint32_t entry, const int64_t *symbols, RequestLayout *out, RtError *error);
+/* Computes the bytes of an input or output of that shape; RT_BAD_INPUT if it is too large. */
+RtStatus request_bytes(const Program *p, uint32_t port, const ProgramShape *shape, size_t *bytes, RtError *error);
+
+/* Computes the layout of the I/O area for an entry and its symbols; free it with request_layout_free.  Places and rooms
+ * do not depend on computed sizes; shapes and bytes do.  computed: all of these are set; before that, an output whose
+ * shape is not valid at their bounds has its largest shape.  RT_BAD_INPUT if a tensor is too large. */
+RtStatus request_layout(const Program *p, uint32_t entry, const int64_t *symbols, bool computed, RequestLayout *out,
+                        RtError *error);
 void request_layout_free(RequestLayout *l);
 
 /* Sets the computed sizes among the symbols to those of a report. */

@@ -151,7 +151,7 @@ static uint32_t list_places(const ApcModel *m, uint32_t entry, DevicePlace *list
   for (uint32_t i = 0; i < e->n_inputs + e->n_outputs; i++) {
     const Bound *b = i < e->n_inputs ? input_on_device(m, e, i) : NULL;
     const BoundOutput *o = i < e->n_inputs ? NULL : output_on_device(m, e, i - e->n_inputs);
-    if (o && m->layout.sizes[i] == 0) o = NULL;
+    if (o && m->layout.rooms[i] == 0) o = NULL;
     if ((!b || b->copy.data) && !o) continue;
     if (list) list[n] = b ? b->on : o->on, list[n].number = i;
     n++;

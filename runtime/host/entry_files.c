@@ -117,13 +117,28 @@ static RtStatus write_entry(ApcModel *m, uint32_t entry, const int64_t *symbols,
                             const char *const *meta, int n_meta, const HostFiles *f) {
   RequestLayout layout;
   SafetensorsHeader h = {0};
-  RtStatus status = request_layout(&m->artifact.program, entry, symbols, &layout, &m->error);
+  RtStatus status = request_layout(&m->artifact.program, entry, symbols, false, &layout, &m->error);
   if (status) return status;
   if (header_of(m, entry, &layout, path, meta, n_meta, f, &h))
     status = host_write_tensors(m, REQUEST_WRITE, entry, symbols, &h, path, f);
   free(h.bytes);
   request_layout_free(&layout);
   return status;
+}
+
+/* The header comes before the request, so it cannot have sizes that the request computes. */
+static RtStatus sizes_are_known(ApcModel *m, uint32_t entry) {
+  const Program *p = &m->artifact.program;
+  const ProgramEntry *e = &p->entries[entry];
+  for (uint32_t i = 0; i < e->n_outputs; i++) {
+    const ProgramPort *port = &p->ports[e->outputs + i];
+    for (uint32_t d = 0; d < port->dims.n; d++)
+      if (p->expr_uses[program_list(p, port->dims)[d]] & PROGRAM_USES_COMPUTED)
+        return rt_error(&m->error, RT_UNSUPPORTED,
+                        "the shape of output '%s' depends on data: entry '%s' cannot write a file; use apc_run",
+                        program_text(p, port->name), program_text(p, e->name));
+  }
+  return RT_OK;
 }
 
 ApcStatus apc_write_entry(ApcModel *m, const char *entry, const char *path, const char *const *meta, int n_meta) {
@@ -134,6 +149,7 @@ ApcStatus apc_write_entry(ApcModel *m, const char *entry, const char *path, cons
   RtStatus status = host_find_entry(m, entry, &which);
   if (!status && m->artifact.program.entries[which].n_inputs)
     status = rt_error(&m->error, RT_USAGE, "entry '%s' has inputs", entry);
+  if (!status) status = sizes_are_known(m, which);
   if (!status) status = host_symbols(m, which, symbols);
   if (status) return host_status(m, status);
   HostFiles f = host_files_begin();

@@ -542,7 +542,7 @@ static RtStatus lay_out(ApcModel *m, uint32_t entry) {
   const Program *p = &m->artifact.program;
   size_t bytes = sizeof *m->symbols * p->n_symbols;
   request_layout_free(&m->layout);
-  RtStatus status = request_layout(p, entry, m->symbols, &m->layout, &m->error);
+  RtStatus status = request_layout(p, entry, m->symbols, false, &m->layout, &m->error);
   if (status || (m->checked_entry == entry && memcmp(m->checked, m->symbols, bytes) == 0)) return status;
   status = host_check_memory(m, entry, m->layout.bytes);
   if (status) return status;
@@ -579,7 +579,7 @@ static RtStatus take_computed(ApcModel *m) {
   if (!(p->uses & PROGRAM_USES_COMPUTED)) return RT_OK;
   memcpy(symbols, m->symbols, sizeof *symbols * p->n_symbols);
   request_computed(p, request_report(m->io, 0), symbols);
-  RtStatus status = request_layout(p, m->ran_entry, symbols, &now, &m->error);
+  RtStatus status = request_layout(p, m->ran_entry, symbols, true, &now, &m->error);
   if (status) return status;
   request_layout_free(&m->layout);
   m->layout = now;

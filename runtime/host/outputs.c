@@ -50,18 +50,21 @@ ApcStatus apc_expected_shape(ApcModel *m, const char *entry, const char *name, i
                              size_t *bytes) {
   int64_t symbols[PROGRAM_MAX_SYMBOLS];
   uint32_t which = m ? m->entry : 0;
-  RequestLayout l = {0};
+  ProgramShape shape;
+  size_t most;
   if (!host_begin(m)) return (ApcStatus)rt_exit_code(m->error.status);
   RtStatus status = entry ? host_find_entry(m, entry, &which) : RT_OK;
   int i = status ? -1 : host_output_of(m, which, name);
   if (!status && i < 0) status = rt_error(&m->error, RT_USAGE, "there is no output '%s'", name);
   if (!status) status = host_symbols(m, which, symbols);
-  if (!status) status = request_layout(&m->artifact.program, which, symbols, &l, &m->error);
+  const Program *p = &m->artifact.program;
+  uint32_t port = p->entries[which].inputs + (uint32_t)i;
+  if (!status) status = program_port_most(p, port, symbols, &shape, &m->error);
+  if (!status) status = request_bytes(p, port, &shape, &most, &m->error);
   if (status) return host_status(m, status);
-  *rank = l.shapes[i].rank;
-  memcpy(dims, l.shapes[i].dims, sizeof *dims * APC_MAX_RANK);
-  *bytes = l.sizes[i];
-  request_layout_free(&l);
+  *rank = shape.rank;
+  memcpy(dims, shape.dims, sizeof *dims * APC_MAX_RANK);
+  *bytes = most;
   return APC_OK;
 }
 
@@ -143,9 +146,10 @@ RtStatus host_outputs_check(ApcModel *m, uint32_t entry) {
     if (i >= 0 && type_of_output(m, entry, i) != b->type)
       return rt_error(&m->error, RT_BAD_INPUT, "output '%s' is %s, but its memory is for %s", b->name,
                       dtype_name(type_of_output(m, entry, i)), dtype_name(b->type));
-    if (i >= 0 && m->layout.sizes[i] > b->bytes)
-      return rt_error(&m->error, RT_BAD_INPUT, "output '%s' has %llu bytes, but its memory has room for %zu", b->name,
-                      (unsigned long long)m->layout.sizes[i], b->bytes);
+    if (i >= 0 && m->layout.rooms[i] > b->bytes)
+      return rt_error(&m->error, RT_BAD_INPUT, "output '%s' has %s%llu bytes, but its memory has room for %zu", b->name,
+                      m->artifact.program.uses & PROGRAM_USES_COMPUTED ? "up to " : "",
+                      (unsigned long long)m->layout.rooms[i], b->bytes);
     for (size_t f = 0; b->on_device && i >= 0 && f < m->n_feeds; f++)
       if (strcmp(m->feeds[f].output, b->name) == 0)
         return rt_error(&m->error, RT_USAGE,
@@ -194,9 +198,20 @@ static RtStatus feed(ApcModel *m, const Feed *f) {
   return host_bind(m, f->input, view) ? m->error.status : RT_OK;
 }
 
+/* The room was checked for the most bytes, before the request: no result can have more. */
+static RtStatus results_fit(ApcModel *m) {
+  for (size_t k = 0; k < m->n_outputs; k++) {
+    int i = host_output_of(m, m->ran_entry, m->outputs[k].name);
+    if (i >= 0 && m->layout.sizes[i] > m->outputs[k].bytes)
+      return rt_error(&m->error, RT_INTERNAL, "output '%s' has %llu bytes, more than its largest shape",
+                      m->outputs[k].name, (unsigned long long)m->layout.sizes[i]);
+  }
+  return RT_OK;
+}
+
 /* Memory of the caller changes only if all has succeeded. */
 RtStatus host_outputs_deliver(ApcModel *m) {
-  RtStatus status = RT_OK;
+  RtStatus status = results_fit(m);
   for (size_t k = 0; k < m->n_feeds && !status; k++) status = feed(m, &m->feeds[k]);
   for (size_t k = 0; k < m->n_outputs && !status; k++) {
     int i = host_output_of(m, m->ran_entry, m->outputs[k].name);

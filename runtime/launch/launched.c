@@ -464,7 +464,7 @@ static RtStatus layout_of_outputs(const Launched *l, uint32_t entry, const int64
   int64_t now[PROGRAM_MAX_SYMBOLS];
   memcpy(now, symbols, sizeof *now * p->n_symbols);
   request_computed(p, report, now);
-  return request_layout(p, entry, now, out, error);
+  return request_layout(p, entry, now, true, out, error);
 }
 
 /* Runs this rank's share, then sends its answer and its outputs.  layout: NULL for requests that run no entry. */
@@ -558,7 +558,7 @@ static RtStatus serve_one(Launched *l, const Command *c, RtError *error) {
   void *area;
   RtStatus status = request_has_file(c->head.kind) ? spread(l, &l->file, sizeof l->file, false, error) : RT_OK;
   if (c->head.kind != REQUEST_RUN) return status ? status : run(l, &c->head, c->symbols, NULL, error);
-  status = request_layout(p, c->head.entry, c->symbols, &layout, error);
+  status = request_layout(p, c->head.entry, c->symbols, false, &layout, error);
   if (!status) status = launched_io(l, layout.bytes, &area, error);
   if (!status && c->send_inputs) status = spread_inputs(l, c->head.entry, &layout, error);
   if (!status) status = run(l, &c->head, c->symbols, &layout, error);

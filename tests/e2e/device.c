@@ -178,7 +178,7 @@ static bool place_inputs(const Run *run, const Program *p) {
   RtError error = {0};
   for (uint32_t r = 0; r < REQUESTS; r++) {
     RequestLayout io;
-    if (request_layout(p, entry, run->sizes[r], &io, &error) != RT_OK || io.bytes > IO_BYTES) return false;
+    if (request_layout(p, entry, run->sizes[r], false, &io, &error) != RT_OK || io.bytes > IO_BYTES) return false;
     for (uint32_t i = 0; i < p->entries[entry].n_inputs; i++) {
       const ProgramPort *port = &p->ports[p->entries[entry].inputs + i];
       int64_t below = 0;

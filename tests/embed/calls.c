@@ -2,6 +2,7 @@
  * program.c, whose entry main is y = x, and whose entry pair is y = x with another input w before x.
  *
  *   calls PROGRAM        checks bound outputs, fed inputs, submit, wait, cancel, threads, fork, failures
+ *   calls PROGRAM sizes FILE  checks outputs of computed.ir, whose sizes data decide; FILE must not come to be
  *   calls PROGRAM N [E]  prints the mean time of N requests, with E elements (12)
  *
  * It holds ranks still with SIGSTOP, to have a request that does not end.
@@ -199,9 +200,59 @@ static int measure(ApcModel *m, int n, size_t elements) {
   return code;
 }
 
+/* Binds a and b, which leave 8 - a elements for y and 8 - a - b for z. */
+static void leave(ApcModel *m, int64_t new_a, int64_t new_b) {
+  static int64_t a, b;
+  a = new_a, b = new_b;
+  CHECK(apc_bind_input(m, "a", APC_I64, 0, NULL, &a) == APC_OK);
+  CHECK(apc_bind_input(m, "b", APC_I64, 0, NULL, &b) == APC_OK);
+}
+
+static int has(ApcModel *m, const char *name, int64_t elements) {
+  int rank;
+  int64_t dims[APC_MAX_RANK];
+  size_t bytes;
+  return apc_output_shape(m, name, &rank, dims, &bytes) == APC_OK && rank == 1 && dims[0] == elements &&
+         bytes == 4 * (size_t)elements;
+}
+
+/* At the bounds of a and b, y has no elements and z would have -8. */
+static void test_sizes(ApcModel *m, const char *file) {
+  static float q[8] = {1, 2, 3, 4, 5, 6, 7, 8}, y[16], z[8];
+  int rank = 0;
+  int64_t dims[APC_MAX_RANK] = {0};
+  size_t bytes = 0;
+  leave(m, 3, 2);
+  CHECK(bind(m, "q", q, 8) == APC_OK && apc_expected_shape(m, "main", "y", &rank, dims, &bytes) == APC_OK);
+  CHECK(rank == 1 && dims[0] == 8 && bytes == 32);
+  CHECK(apc_expected_shape(m, "main", "z", &rank, dims, &bytes) == APC_OK && dims[0] == 8 && bytes == 32);
+  CHECK(apc_run(m, "main") == APC_OK && has(m, "y", 5) && has(m, "z", 3));
+  CHECK(apc_read_output(m, "y", y, 20) == APC_OK && apc_read_output(m, "z", z, 12) == APC_OK);
+  CHECK(y[0] == 4 && y[4] == 8 && z[0] == 6 && z[2] == 8);
+  memset(y, 0x5a, sizeof y);
+  CHECK(apc_bind_output(m, "y", APC_F32, y, 28) == APC_OK && apc_run(m, "main") == APC_BAD_INPUT);
+  CHECK(says(m, "output 'y' has up to 32 bytes, but its memory has room for 28"));
+  CHECK(((char *)y)[0] == 0x5a && ((char *)y)[28] == 0x5a);
+  leave(m, 8, 0);
+  CHECK(apc_bind_output(m, "y", APC_F32, y, 32) == APC_OK && apc_run(m, "main") == APC_OK && has(m, "y", 0));
+  CHECK(((char *)y)[0] == 0x5a && apc_bind_output(m, "y", APC_F32, y, 4) == APC_OK);
+  CHECK(apc_run_again(m) == APC_BAD_INPUT && says(m, "up to 32 bytes")); /* not those of the last request */
+  leave(m, 0, 0);
+  CHECK(apc_bind_output(m, "y", APC_F32, y, 32) == APC_OK && apc_run(m, "main") == APC_OK && has(m, "y", 8));
+  CHECK(y[7] == 8 && ((char *)y)[32] == 0x5a);
+  CHECK(apc_write_entry(m, "made", file, NULL, 0) == APC_UNSUPPORTED && says(m, "the shape of output 'made'"));
+  CHECK(access(file, F_OK) != 0);
+}
+
 int main(int argc, char **argv) {
   ApcModel *m;
   if (argc < 2 || apc_load(argv[1], NULL, &m)) return 2;
+  if (argc == 4 && strcmp(argv[2], "sizes") == 0) {
+    test_sizes(m, argv[3]);
+    apc_close(m);
+    printf("%d passed, %d failed\n", passed, failed);
+    return failed != 0;
+  }
   if (argc >= 3) {
     int code = measure(m, atoi(argv[2]), argc > 3 ? (size_t)atol(argv[3]) : 12);
     apc_close(m);

@@ -23,6 +23,10 @@ readelf -d "$build/libapcrt.so" | grep -q 'SONAME.*\[libapcrt.so.0\]'
 "$dir/shared" "$dir/program" | grep -q '^y: 12 begins with .*; 2 ranks'
 "$cc" $flag -Wall -Wextra -Werror -I runtime tests/embed/calls.c "$build/libapcrt.so" -Wl,-rpath,"$build" -o "$dir/calls"
 "$dir/calls" "$dir/program"
+for ranks in 1 2; do
+  "$build/apc" compile tests/embed/computed.ir --target "cpux$ranks" -q -o "$dir/computed"
+  "$dir/calls" "$dir/computed" sizes "$dir/made.safetensors"
+done
 # the states of a decoder, the same for every split
 "$cc" $flag -Wall -Wextra -Werror -I runtime tests/embed/states.c "$build/libapcrt.so" -Wl,-rpath,"$build" -o "$dir/states"
 decoder() {

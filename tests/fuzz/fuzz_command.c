@@ -50,7 +50,7 @@ static void command(const uint8_t *bytes, size_t n) {
   RtError error = {0};
   memcpy(&c, bytes, n < sizeof c ? n : sizeof c);
   if (!command_fits(p, &c, true) || c.kind == COMMAND_LEAVE || c.head.kind != REQUEST_RUN) return;
-  RtStatus status = request_layout(p, c.head.entry, c.symbols, &layout, &error);
+  RtStatus status = request_layout(p, c.head.entry, c.symbols, false, &layout, &error);
   must_say_why(status, &error);
   if (status) return;
   for (uint32_t i = 0; i < layout.n; i++)
@@ -67,7 +67,7 @@ static void answer(const uint8_t *bytes, size_t n) {
   RtError error = {0};
   int64_t symbols[PROGRAM_MAX_SYMBOLS] = {n > 0 ? bytes[0] : 0};
   Launched l = {.artifact = artifact(), .answers = answers, .place = {.world = 2}};
-  if (request_layout(p, 0, symbols, &layout, &error)) die("%s", error.text);
+  if (request_layout(p, 0, symbols, false, &layout, &error)) die("%s", error.text);
   uint64_t counts[2];
   if (n < sizeof counts + 1) {
     request_layout_free(&layout);

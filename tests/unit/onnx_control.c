@@ -289,8 +289,15 @@ static void what_does_not_fit_is_refused(void) {
   in("c", BOOL, ""), in("x", F32, "2"), out("y");
   n = node("If", "c", "y");
   node_in(graph_attr(n, "then_branch", "", "a"), "Neg", "x", "a");
-  node_in(graph_attr(n, "else_branch", "", "a"), "Multinomial", "x", "a");
-  expect(DIAG_onnx_unsupported, "Multinomial", NULL);
+  node_in(graph_attr(n, "else_branch", "", "a"), "Unique", "x", "a");
+  expect(DIAG_onnx_shape, "Unique: the size of its result depends on data, in a loop or branch", NULL);
+  graph.n_node = nodes.n = inputs.n = outputs.n = 0;
+  start(17);
+  in("c", BOOL, ""), in("x", F32, "2"), out("y");
+  n = node("If", "c", "y");
+  node_in(graph_attr(n, "then_branch", "", "a"), "Neg", "x", "a");
+  node_in(graph_attr(n, "else_branch", "", "a"), "Unknown", "x", "a");
+  expect(DIAG_onnx_unsupported, "Unknown", NULL);
 }
 
 /* ---- models for the command line */
