@@ -38,6 +38,7 @@ static const struct {
     {"test_training_dropout_default", "training"},
     {"test_training_dropout_default_mask", "training"},
     {"test_training_dropout_mask", "training"},
+    {"test_unique_sorted_with_*axis*", "slices along an axis"},
     {"test_resize_downsample_scales_*_align_corners",
      "aligns the corners of an unrounded extent, against the text of the specification"},
     {"test_adam_multiple", "its outputs have an epsilon that its model lacks (onnx 1.12)"},
