@@ -48,9 +48,9 @@ flex_target(dsl_scanner ${CMAKE_SOURCE_DIR}/frontend/dsl/dsl.l ${dsl_out}/dsl.le
 add_flex_bison_dependency(dsl_scanner dsl_parser)
 add_custom_command(
   OUTPUT ${dsl_out}/dsl_library.c
-  COMMAND ${CMAKE_COMMAND} -DOUT=${dsl_out}/dsl_library.c "-DLIBRARIES=${dsl_library_files}"
-          -P ${CMAKE_SOURCE_DIR}/frontend/dsl/embed.cmake
-  DEPENDS ${dsl_library_files} ${CMAKE_SOURCE_DIR}/frontend/dsl/embed.cmake VERBATIM)
+  COMMAND ${CMAKE_COMMAND} -DOUT=${dsl_out}/dsl_library.c -DHEADER=frontend/dsl/eval.h -DTYPE=DslLibrary
+          -DNAME=dsl_libraries "-DFILES=${dsl_library_files}" -P ${CMAKE_SOURCE_DIR}/tools/embed_texts.cmake
+  DEPENDS ${dsl_library_files} ${CMAKE_SOURCE_DIR}/tools/embed_texts.cmake VERBATIM)
 set(dsl_generated ${dsl_out}/dsl.tab.c ${dsl_out}/dsl.lex.c ${dsl_out}/dsl_library.c ${dsl_out}/dsl.tab.h ${dsl_out}/dsl.lex.h)
 target_sources(apc_frontend PRIVATE ${dsl_generated})
 set_source_files_properties(${dsl_generated} PROPERTIES COMPILE_OPTIONS "-w;-I${dsl_out};-I${CMAKE_SOURCE_DIR}")
@@ -59,8 +59,8 @@ set_source_files_properties(${dsl_generated} PROPERTIES COMPILE_OPTIONS "-w;-I${
 file(GLOB hf_templates CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/frontend/hf/*.hf)
 add_custom_command(
   OUTPUT ${dsl_out}/hf_templates.c
-  COMMAND ${CMAKE_COMMAND} -DOUT=${dsl_out}/hf_templates.c "-DTEMPLATES=${hf_templates}"
-          -P ${CMAKE_SOURCE_DIR}/frontend/hf/embed.cmake
-  DEPENDS ${hf_templates} ${CMAKE_SOURCE_DIR}/frontend/hf/embed.cmake VERBATIM)
+  COMMAND ${CMAKE_COMMAND} -DOUT=${dsl_out}/hf_templates.c -DHEADER=frontend/hf/template.h -DTYPE=HfTemplate
+          -DNAME=hf_templates "-DFILES=${hf_templates}" -P ${CMAKE_SOURCE_DIR}/tools/embed_texts.cmake
+  DEPENDS ${hf_templates} ${CMAKE_SOURCE_DIR}/tools/embed_texts.cmake VERBATIM)
 target_sources(apc_frontend PRIVATE ${dsl_out}/hf_templates.c)
 set_source_files_properties(${dsl_out}/hf_templates.c PROPERTIES COMPILE_OPTIONS "-w;-I${CMAKE_SOURCE_DIR}")

@@ -267,9 +267,9 @@ static DslValue eval_any_call(DslEval *ev, DslNode *n) {
   Nearest near = nearest_to(n->s);
   nearest_function(ev, &near);
   if (!fresh) return value_error();
-  for (int i = 0; i < dsl_nlibraries; i++)
-    if (strstr(dsl_libraries[i].text, arena_printf(ev->arena, "\nfn %s(", n->s))) {
-      diag_help(ev->diags, "it is in the library: import %s", dsl_libraries[i].name);
+  for (const DslLibrary *l = dsl_libraries; l->name; l++)
+    if (strstr(l->text, arena_printf(ev->arena, "\nfn %s(", n->s))) {
+      diag_help(ev->diags, "it is in the library: import %s", l->name);
       return value_error();
     }
   dsl_nearest_help(ev, &near);

@@ -176,11 +176,10 @@ void dsl_builtin_nearest(Nearest *n);
 DslValue dsl_builtin(DslEval *ev, DslNode *call);
 DslValue dsl_builtin_constant(DslEval *ev, const char *name); /* f32, zeros, true ...; V_NONE if there is none */
 
-/* ---- libraries (generated): name and text of every library */
+/* ---- libraries (generated): name and text of every library; a row without a name ends them */
 typedef struct DslLibrary {
   const char *name, *text;
 } DslLibrary;
 extern const DslLibrary dsl_libraries[];
-extern const int dsl_nlibraries;
 
 #endif

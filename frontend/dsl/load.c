@@ -41,8 +41,7 @@ static void import_library(Load *l, DslUnit *into, DslNode *n) {
       ARENA_PUSH(ev->arena, &into->imports, u);
       return;
     }
-  for (int i = 0; i < dsl_nlibraries; i++) {
-    const DslLibrary *library = &dsl_libraries[i];
+  for (const DslLibrary *library = dsl_libraries; library->name; library++) {
     if (strcmp(library->name, n->s) != 0) continue;
     const char *file = arena_printf(ev->diags->arena, "library %s.apc", library->name);
     DslUnit *u = unit_parse(l, library->name, file, library->text, true);
@@ -54,7 +53,7 @@ static void import_library(Load *l, DslUnit *into, DslNode *n) {
   }
   dsl_fail(ev, n, DIAG_dsl_name, "there is no library '%s'", n->s);
   Nearest near = nearest_to(n->s);
-  for (int i = 0; i < dsl_nlibraries; i++) nearest_try(&near, dsl_libraries[i].name);
+  for (const DslLibrary *library = dsl_libraries; library->name; library++) nearest_try(&near, library->name);
   dsl_nearest_help(ev, &near);
 }
 

@@ -258,6 +258,16 @@ static void sizes_that_depend_on_data_are_refused(void) {
   expect(DIAG_onnx_shape, "cannot tell whether the slice exceeds axis 0 of f32[5]", "/y/part");
 }
 
+/* The graph of a choice between Neg and that operator. */
+static void choice_with(const char *type) {
+  graph.n_node = nodes.n = inputs.n = outputs.n = 0;
+  start(17);
+  in("c", BOOL, ""), in("x", F32, "2"), out("y");
+  Onnx__NodeProto *n = node("If", "c", "y");
+  node_in(graph_attr(n, "then_branch", "", "a"), "Neg", "x", "a");
+  node_in(graph_attr(n, "else_branch", "", "a"), type, "x", "a");
+}
+
 static void what_does_not_fit_is_refused(void) {
   start(17);
   in("c", BOOL, "2"), in("x", F32, "2"), in("w", F32, "2");
@@ -284,19 +294,9 @@ static void what_does_not_fit_is_refused(void) {
   node_in(graph_attr(n, "then_branch", "", "a"), "Neg", "nowhere", "a");
   node_in(graph_attr(n, "else_branch", "", "a"), "Multinomial", "x", "a");
   expect(DIAG_onnx_graph, "\"nowhere\" is defined nowhere", "/y");
-  graph.n_node = nodes.n = inputs.n = outputs.n = 0;
-  start(17);
-  in("c", BOOL, ""), in("x", F32, "2"), out("y");
-  n = node("If", "c", "y");
-  node_in(graph_attr(n, "then_branch", "", "a"), "Neg", "x", "a");
-  node_in(graph_attr(n, "else_branch", "", "a"), "Unique", "x", "a");
+  choice_with("Unique");
   expect(DIAG_onnx_shape, "Unique: the size of its result depends on data, in a loop or branch", NULL);
-  graph.n_node = nodes.n = inputs.n = outputs.n = 0;
-  start(17);
-  in("c", BOOL, ""), in("x", F32, "2"), out("y");
-  n = node("If", "c", "y");
-  node_in(graph_attr(n, "then_branch", "", "a"), "Neg", "x", "a");
-  node_in(graph_attr(n, "else_branch", "", "a"), "Unknown", "x", "a");
+  choice_with("Unknown");
   expect(DIAG_onnx_unsupported, "Unknown", NULL);
 }
 
