@@ -25,6 +25,8 @@ typedef struct Solver {
   } * of_var; /* factors, then rests; filled on first use */
   SolveResult *result;
   double enough, little; /* the last weights of memory with a solution within the limit, and above it; 0 if none */
+  double aim_bound;      /* the lower bound of time over all choices within the aim */
+  bool unlimited;        /* the fastest choice is within the limit */
 } Solver;
 
 /* Seconds per byte at which memory outweighs time. */
@@ -198,24 +200,37 @@ static void note_side(Solver *s, const Point *x, double lambda) {
   if (lambda > 0 && lambda < steep && x->feasible) *(fits(s, x) ? &s->enough : &s->little) = lambda;
 }
 
-/* Raises the lower bound of time over all choices within the limit. */
+/* Returns the bound of time over all choices within so much memory. */
+static double bound_within(const Point *x, double lambda, double memory) {
+  return x->bound - (lambda > 0 ? lambda * memory : 0);
+}
+
+/* Raises the lower bounds of time over all choices within the limit and within the aim. */
 static void raise_bound(Solver *s, const Point *x, double lambda) {
-  double bound = x->bound - (lambda > 0 ? lambda * s->p->memory_limit : 0);
-  if (lambda == steep || bound <= s->result->lower_bound) return; /* time has no significant digits in steep sums */
+  if (lambda == steep) return; /* time has no significant digits in steep sums */
+  s->unlimited |= lambda == 0 && x->feasible && x->memory <= s->p->memory_limit;
+  double bound = bound_within(x, lambda, s->p->memory_limit);
+  s->aim_bound = fmax(s->aim_bound, bound_within(x, lambda, aim_of(s->p)));
+  if (bound <= s->result->lower_bound) return;
   s->result->lower_bound = bound;
   s->result->memory_weight = lambda;
 }
 
-/* Follows the facets of the lower hull around the limit by secants.  Each solution is a vertex, so the sweep ends; it
- * stops early when the bound can hardly improve. */
-static void sweep(Solver *s, Point under, Point over) {
+/* True if no weight gives a much higher bound over choices within so much memory, on the facet from `over`. */
+static bool hardly_rises(const Point *over, double lambda, double memory, double bound) {
   const double enough = 1e-3;
+  return over->time + lambda * (over->memory - memory) <= bound * (1 + enough);
+}
+
+/* Follows the facets of the lower hull around the aim by secants.  Each solution is a vertex, so the sweep ends; it
+ * stops early when the bounds can hardly improve.  That of the aim tells how good choices can be. */
+static void sweep(Solver *s, Point under, Point over) {
   const SolveProblem *p = s->p;
   for (int i = 0; i < 60; i++) {
     double lambda = (under.time - over.time) / (over.memory - under.memory);
     if (!(lambda > 0) || !(lambda < INFINITY)) break;
-    double most = over.time + lambda * (over.memory - p->memory_limit);
-    if (most <= s->result->lower_bound * (1 + enough)) break;
+    bool proved = hardly_rises(&over, lambda, p->memory_limit, s->result->lower_bound);
+    if (proved && hardly_rises(&over, lambda, aim_of(p), s->aim_bound)) break;
     Point x = solve_weighted(s, lambda);
     raise_bound(s, &x, lambda);
     if (above(p, s->result->lower_bound)) return;
@@ -281,14 +296,18 @@ static void keep_frontier(Solver *s, const SolveResult *found) {
   keep(s, &x);
 }
 
-/* Solves by exact frontiers over the tables: with the limit they prove the bound, with the aim they find a choice. */
+/* Solves by exact frontiers over the tables: with the limit they prove the bound, which the fastest choice proves if it
+ * is within the limit; with the aim they find a choice. */
 static bool solve_exactly(Solver *s, const int *order) {
   SolveResult *r = s->result, proof = *r, choice = *r;
   SolveProblem aimed = *s->p;
   aimed.memory_limit = aim_of(s->p);
   bool same = aimed.memory_limit == s->p->memory_limit;
-  if (s->program->split || !frontier_solve(s->p, order, &proof, s->arena)) return false;
-  r->lower_bound = fmax(r->lower_bound, proof.time);
+  if (s->program->split) return false;
+  if (!s->unlimited) {
+    if (!frontier_solve(s->p, order, &proof, s->arena)) return false;
+    r->lower_bound = fmax(r->lower_bound, proof.time);
+  }
   if (same) choice = proof;
   if (same || frontier_solve(&aimed, order, &choice, s->arena)) keep_frontier(s, &choice);
   return same && is_reached(r);

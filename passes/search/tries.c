@@ -228,7 +228,7 @@ static void try_for_memory(Search *s, const Candidate *c, double bound) {
   bool limited = true;
   int tried = 1;
   s->run.limited_flat = func_has_gradients(s->f);
-  while (2 * tried <= s->most_micro && limited && bound < search_best_time(s) * (1 - 1e-3)) {
+  while (2 * tried <= s->most_micro && limited && !is_hopeless(s, bound)) {
     Candidate next = *c;
     bound_rest(s, c, tried + 1, 2 * tried - 1, bound);
     next.least = next.micro = tried *= 2;

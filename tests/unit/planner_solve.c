@@ -553,6 +553,22 @@ static void many_parts(void) {
   arena_free(x->arena);
 }
 
+/* Choices aim below the limit, within which even the fastest choice is: they are as good as with that limit, and the
+ * bound is that of the limit. */
+static void aims_below_the_limit(void) {
+  Problem *x = independent(1000, false);
+  double all = 0;
+  for (int i = 0; i < 1000; i++) all += x->memory[i][1];
+  x->p.frontier_cap = 0;
+  x->p.memory_limit = floor(0.3 * all);
+  const SolveResult limited = solve(&x->p, x->arena);
+  x->p.memory_limit = all, x->p.memory_aim = floor(0.3 * all);
+  const SolveResult r = solve(&x->p, x->arena);
+  CHECKF(r.feasible && r.memory <= x->p.memory_aim && r.time <= 1.001 * limited.time && r.lower_bound == 0,
+         "%g s of %g bytes, bound %g; with that limit %g s", r.time, r.memory, r.lower_bound, limited.time);
+  arena_free(x->arena);
+}
+
 /* Against enumeration, with ties between variables. */
 static void limits_agree(void) {
   for (int seed = 1; seed <= 200; seed++) {
@@ -612,6 +628,7 @@ int main(void) {
   RUN(split_joins);
   RUN(bounds_of_splits);
   RUN(many_parts);
+  RUN(aims_below_the_limit);
   RUN(limits_agree);
   RUN(cut_short);
   return test_summary();
