@@ -338,7 +338,7 @@ static bool is_open(const Search *s, const Solving *x) {
   const double differ = 1e-3;
   const Outcome *o = x->best;
   double best = fmin(o->feasible ? o->seconds : INFINITY, s->run.best ? s->run.best->seconds : INFINITY);
-  return !x->exact && !o->slower && !s->watch.expired && x->bound < best * (1 - differ);
+  return !x->exact && !s->watch.expired && x->bound < best * (1 - differ);
 }
 
 /* Solves the graph, again with a tighter limit if activations leave too little for weights.  The first guess of the
