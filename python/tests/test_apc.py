@@ -549,7 +549,7 @@ def test_wheel(tmp_path):
     with zipfile.ZipFile(path) as z:
         names = set(z.namelist())
         assert {"apc/__init__.py", "apc/_native/apc", "apc/_native/apcrt-stub", "apc/_native/libapcrt.so.0",
-                "apc/_native/apc_runtime.h"} <= names
+                "apc/_native/apc_runtime.h", "apc/_native/apc_operator.h"} <= names
         dnnl = next(n for n in names if "_native/libdnnl.so." in n)  # with a license, as all libraries of others
         assert {f"{n.split('/')[0]}/licenses/{dnnl.split('/')[-1]}" for n in names if n.endswith("RECORD")} <= names
         assert z.getinfo("apc/_native/apc").external_attr >> 16 & 0o111
