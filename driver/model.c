@@ -262,9 +262,15 @@ static bool import_onnx(const ModelOptions *o, OnnxFile *file, bool planned, Mod
   return ok;
 }
 
+static bool rules_in_text(const ModelOptions *o, const Model *model) {
+  return diag_error(o->diags, DIAG_usage_option, (Loc){0},
+                    "--op gives rules to nodes of .onnx models; in %s the rules are in the text", model->path);
+}
+
 /* Reads the model that apc kept in the file as IR text, with the weights of the file. */
 static bool load_kept(const ModelOptions *o, OnnxFile *file, const OnnxNotes *notes, Model *model) {
   model->kind = MODEL_IR;
+  if (o->noperators) return rules_in_text(o, model);
   model->m = ir_parse(model->path, notes->model, o->diags);
   return model->m && onnx_notes_attach(file, model->m, o->diags) && bind_dims(o, model->m);
 }
@@ -317,9 +323,7 @@ static bool load_file(const ModelOptions *o, Model *model) {
     return diag_error(o->diags, DIAG_usage_option, (Loc){0}, "-D sets parameters of .apc models; %s has none",
                       model->path);
   if (model->kind == MODEL_ONNX) return load_onnx(o, model);
-  if (o->noperators)
-    return diag_error(o->diags, DIAG_usage_option, (Loc){0},
-                      "--op gives rules to nodes of .onnx models; in %s the rules are in the text", model->path);
+  if (o->noperators) return rules_in_text(o, model);
   if (o->train && o->train->rules && o->train->rules->untied.n)
     return diag_error(
         o->diags, DIAG_usage_option, (Loc){0},

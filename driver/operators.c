@@ -2,8 +2,11 @@
 #include "driver/operators.h"
 
 #include <dlfcn.h>
-#include <stdlib.h>
+#include <errno.h>
+#include <signal.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/file.h"
@@ -111,19 +114,37 @@ static void fill(const OpaqueArray *from, int n, ApcOpTensor *to) {
   }
 }
 
-/* Calls the function in this process, for the reference interpreter. */
-static bool run(const OpaqueKernel *k, const OpaqueCall *c, char *why, size_t n) {
+/* Memory that a child of this process writes: the results of a call, its scratch and its message, one after the other.
+ */
+typedef struct Shared {
+  char *at;
+  size_t bytes, result[MAX_RESULTS], scratch;
+} Shared;
+
+enum { SHARED_ALIGN = 64, MESSAGE = 400, SECONDS = 300 };
+
+static bool share(const OpaqueCall *c, Shared *s) {
+  *s = (Shared){.bytes = MESSAGE};
+  bool fits = true;
+  for (int i = 0; i <= c->nout; i++) {
+    size_t n = i < c->nout ? dtype_bytes(c->out[i].dtype) : c->scratch > 0 ? (size_t)c->scratch : 0;
+    for (int d = 0; i < c->nout && d < c->out[i].rank; d++) n *= (size_t)c->out[i].dims[d];
+    size_t *to = i < c->nout ? &s->result[i] : &s->scratch;
+    *to = (s->bytes + SHARED_ALIGN - 1) / SHARED_ALIGN * SHARED_ALIGN;
+    fits = fits && !__builtin_add_overflow(*to, n, &s->bytes);
+  }
+  s->at = fits ? mmap(NULL, s->bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0) : MAP_FAILED;
+  return s->at != MAP_FAILED;
+}
+
+/* Calls the function, in the child. */
+static int call_function(const OpaqueKernel *k, const OpaqueCall *c, const Shared *s) {
   ApcOpTensor in[MAX_OPERANDS], out[MAX_RESULTS];
   ApcOpFunction *function;
   memcpy(&function, &k->address, sizeof function);
   fill(c->in, c->nin, in);
   fill(c->out, c->nout, out);
-  size_t bytes = c->scratch > 0 ? ((size_t)c->scratch + 63) / 64 * 64 : 0;
-  void *scratch = bytes ? aligned_alloc(64, bytes) : NULL;
-  if (bytes && !scratch) {
-    snprintf(why, n, "no memory for %lld bytes of scratch", (long long)c->scratch);
-    return false;
-  }
+  for (int i = 0; i < c->nout; i++) out[i].data = s->at + s->result[i];
   const ApcOpCall call = {.version = APC_OPERATOR_VERSION,
                           .ninputs = c->nin,
                           .noutputs = c->nout,
@@ -131,14 +152,44 @@ static bool run(const OpaqueKernel *k, const OpaqueCall *c, char *why, size_t n)
                           .inputs = in,
                           .outputs = out,
                           .attributes = c->attributes,
-                          .scratch = scratch,
+                          .scratch = s->at + s->scratch,
                           .scratch_bytes = c->scratch,
                           .parallel = in_order,
-                          .error = why,
-                          .error_bytes = n};
-  bool ok = function(&call) == 0;
-  if (!ok && !*why) snprintf(why, n, "without a message");
-  free(scratch);
+                          .error = s->at,
+                          .error_bytes = MESSAGE};
+  return function(&call) != 0;
+}
+
+static bool ended_well(int status, const Shared *s, char *why, size_t n) {
+  if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return true;
+  if (WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM) snprintf(why, n, "it did not return within %d s", SECONDS);
+  else if (WIFSIGNALED(status))
+    snprintf(why, n, "it was ended by signal %d (%s)", WTERMSIG(status), strsignal(WTERMSIG(status)));
+  else snprintf(why, n, "%.*s", MESSAGE - 1, *s->at ? s->at : "without a message");
+  return false;
+}
+
+/* Calls the function for the reference interpreter, on whole tensors.  It runs in a child of this process, so that a
+ * fault of the function is an error of the model and not the end of apc. */
+static bool run(const OpaqueKernel *k, const OpaqueCall *c, char *why, size_t n) {
+  Shared s;
+  int status = 0;
+  if (!share(c, &s)) return snprintf(why, n, "no memory for its results"), false;
+  fflush(NULL);
+  pid_t child = fork();
+  if (child == 0) {
+    alarm(SECONDS);
+    _exit(call_function(k, c, &s));
+  }
+  bool ran = child > 0;
+  while (ran && waitpid(child, &status, 0) < 0) ran = errno == EINTR;
+  bool ok = ran ? ended_well(status, &s, why, n) : (snprintf(why, n, "no process for it: %s", strerror(errno)), false);
+  for (int i = 0; ok && i < c->nout; i++) {
+    size_t bytes = dtype_bytes(c->out[i].dtype);
+    for (int d = 0; d < c->out[i].rank; d++) bytes *= (size_t)c->out[i].dims[d];
+    memcpy(c->out[i].data, s.at + s.result[i], bytes);
+  }
+  munmap(s.at, s.bytes);
   return ok;
 }
 

@@ -132,8 +132,8 @@ __attribute__((unused)) static double apc_op_number(const ApcOpCall *call, const
 }
 
 /* The library's version of this header; apc refuses libraries without it. */
-extern const int apc_operator_version;
-__attribute__((weak, visibility("default"))) const int apc_operator_version = APC_OPERATOR_VERSION;
+extern const int apc_operator_version __attribute__((weak, visibility("default")));
+const int apc_operator_version = APC_OPERATOR_VERSION;
 
 #ifdef __cplusplus
 }

@@ -170,6 +170,9 @@ expect 0 "" "$apc" convert m.onnx m.ir -q --op-library kernels.so; expect 0 "" "
 check "the text changes" cmp m.ir again.ir
 expect 0 "" "$apc" run m.ir -q --op-library kernels.so --inputs in.npz --expect out.npz --target cpux2
 expect 2 "in m.ir the rules are in the text" "$apc" run m.ir -q --op "$scale"
+expect 0 "" "$apc" plan m.ir -q --op-library kernels.so --target cpux4 --emit=onnx=kept.onnx
+expect 0 "" "$apc" run kept.onnx -q --op-library kernels.so --inputs in.npz --expect out.npz --target cpux4
+expect 2 "in kept.onnx the rules are in the text" "$apc" run kept.onnx -q --op "$scale"
 expect 0 "" "$apc" convert m.ir back.onnx -q
 expect 0 "" "$apc" run back.onnx -q --op-library kernels.so --inputs in.npz --expect out.npz
 cat >m.apc <<'APC'
@@ -186,9 +189,32 @@ sed 's/\[relu(.*, w\]/x/' m.apc >bad.apc; expect 1 "error[APC0217]: operator my.
 sed 's/k n -> b/k n -> c/' m.apc >bad.apc; expect 1 "character 24 of the rule: only results have c.." "$apc" plan bad.apc -q
 sed 's/by=3.0/by=x/' m.apc >bad.apc; expect 1 "'by' must be a number, a string or a list of them" "$apc" plan bad.apc -q
 
+# a loop, stages and micro-batches; the reference interpreter survives a kernel that does not
+cat >loop.apc <<'APC'
+dim n
+entry main(x: f32[n, 8]) {
+  weight w : f32[8, 8] = normal(0.3)
+  weight v : f32[8, 8] = normal(0.3)
+  loop t < 3 carrying x { x = opaque("my.Scale: x.. -> x..", matmul(x, transpose(w)), by=1.5) }
+  output y = opaque("my.Sum: b k -> b; sum: k; scratch=4*k; function=sum_of_rows", matmul(x, v))
+}
+APC
+expect 0 "proved   pass" "$apc" verify loop.apc -q --op-library kernels.so --target cpux4 --tp 2 --dp 2
+expect_out "given    the rules of my.Scale, my.Sum"
+expect 0 "given    the rules of" "$apc" verify m.apc -q --op-library kernels.so --target cpux4 --pp 2 --micro-batches 2 --dim n=8
+printf '#include <apc_operator.h>\nint my_Scale(const ApcOpCall *c) { abort(); return c->ninputs; }\n' >crash.c
+printf '#include <apc_operator.h>\nint sum_of_rows(const ApcOpCall *c) { return c->ninputs < 1; }\n' >sum.c
+library crash.c -o crash.so; library sum.c -o sum.so
+expect 6 "rank 0 was killed by signal 6" "$apc" verify loop.apc -q --op-library crash.so --op-library sum.so
+if command -v g++ >/dev/null; then
+  printf '#include <apc_operator.h>\nextern "C" int my_Scale(const ApcOpCall *c) { return apc_op_fail(c, "C++"); }\n' >plus.cc
+  check "no library in C++" g++ -Wall -Wextra -Werror -shared -fPIC -I"$source_dir/program" plus.cc -o plus.so
+  expect 1 "operator my.Scale failed: C++" "$apc" run loop.apc -q --op-library plus.so --op-library sum.so
+fi
+
 # GPUs: plans only; no training through them
 expect 0 "" "$apc" plan m.onnx -q --op-library kernels.so --target dgx-h100
 expect 5 "error[APC0642]: my.Scale, my.Rows, my.Sum: the kernel of such an operator runs on CPUs only" "$apc" compile m.onnx -q --op-library kernels.so --target dgx-h100 -o gpu
 expect 5 "error[APC0642]" "$apc" plan m.onnx -q --op-library kernels.so --target dgx-h100 --emit=cuda=-; no_out
 expect 5 "error[APC0620]: my.Rows has no derivative" "$apc" plan m.apc -q --train mse
-summary 100
+summary 107
