@@ -1,4 +1,5 @@
-/* frontend/onnx/import_trees.c - TreeEnsemble and TreeEnsembleRegressor of ai.onnx.ml: sums of decision trees.
+/* frontend/onnx/import_trees.c - TreeEnsemble, TreeEnsembleRegressor and TreeEnsembleClassifier of ai.onnx.ml: sums of
+ * decision trees.
  *
  * All trees walk down together, one level at a time: a table per fact of a node (feature, split, the two next nodes) is
  * indexed by the number of the node where each tree is, [rows, trees].  Leaves lead to themselves, so that as many
@@ -226,38 +227,80 @@ static bool find_roots(ImportNode *n, Forest *f, const Listed *l) {
   return true;
 }
 
-static bool read_regressor(ImportNode *n, Forest *f) {
-  static const char *const aggregates[] = {"AVERAGE", "SUM", "MIN", "MAX"};
-  static const char *const posts[] = {"NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT"};
-  Listed l = {0};
+/* Weights of leaves: of targets or of classes, as `what` says. */
+typedef struct Scores {
   const int64_t *trees, *nodes, *ids;
   const double *weights;
-  int64_t count, base;
-  int targets, aggregate, post;
-  f->targets = node_int(n, "n_targets", 1);
-  if (!find_word(n, "aggregate_function", node_string(n, "aggregate_function", "SUM"), aggregates, 4, &aggregate) ||
-      !find_word(n, "post_transform", node_string(n, "post_transform", "NONE"), posts, 5, &post) ||
-      !read_listed(n, &l) || !read_ints(n, "target_ids", -1, true, &ids, &targets) ||
-      !read_ints(n, "target_treeids", targets, true, &trees, &targets) ||
-      !read_ints(n, "target_nodeids", targets, true, &nodes, &targets) ||
-      !read_numbers(n, "target_weights", "target_weights_as_tensor", &count, &weights) ||
+  int n;
+} Scores;
+
+static bool read_scores(ImportNode *n, const char *what, Scores *s) {
+  Arena *a = n->m->arena;
+  int64_t count;
+  int all;
+  if (!read_ints(n, arena_printf(a, "%s_ids", what), -1, true, &s->ids, &s->n) ||
+      !read_ints(n, arena_printf(a, "%s_treeids", what), s->n, true, &s->trees, &all) ||
+      !read_ints(n, arena_printf(a, "%s_nodeids", what), s->n, true, &s->nodes, &all) ||
+      !read_numbers(n, arena_printf(a, "%s_weights", what), arena_printf(a, "%s_weights_as_tensor", what), &count,
+                    &s->weights))
+    return false;
+  return count == s->n || node_error(n, "%lld weights for %d leaves", (long long)count, s->n);
+}
+
+/* Reads the trees of a regressor or classifier, whose number of targets is set. */
+static bool read_trees(ImportNode *n, Forest *f, const char *what, Scores *s) {
+  static const char *const posts[] = {"NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT"};
+  Listed l = {0};
+  int64_t base;
+  int post;
+  if (!find_word(n, "post_transform", node_string(n, "post_transform", "NONE"), posts, 5, &post) ||
+      !read_listed(n, &l) || !read_scores(n, what, s) ||
       !read_numbers(n, "base_values", "base_values_as_tensor", &base, &f->base))
     return false;
-  f->aggregate = (Aggregate)aggregate, f->post = (Post)post;
+  f->post = (Post)post;
   for (int i = 0; i < l.n; i++)
     if (!add_listed(n, f, &l, i)) return false;
   if (!find_roots(n, f, &l) || !check_size(n, f) || !measure(n, f, true)) return false;
   make_weights(n, f);
-  if (count != targets) return node_error(n, "%lld weights for %d targets", (long long)count, targets);
-  for (int i = 0, near = 0; i < targets; i++) {
-    int64_t at = find_node(l.trees, l.ids, l.n, trees[i], nodes[i], near);
-    if (at < 0) return node_error(n, "target %d is of no node", i);
-    if (!add_weight(n, f, at, ids[i], weights[i])) return false;
+  for (int i = 0, near = 0; i < s->n; i++) {
+    int64_t at = find_node(l.trees, l.ids, l.n, s->trees[i], s->nodes[i], near);
+    if (at < 0) return node_error(n, "%s %d is of no node", what, i);
+    if (!add_weight(n, f, at, s->ids[i], s->weights[i])) return false;
     near = (int)at;
   }
   if (base > 0 && base != f->targets) return node_error(n, "%lld base values", (long long)base);
   if (base <= 0) f->base = NULL;
   return true;
+}
+
+static bool read_regressor(ImportNode *n, Forest *f) {
+  static const char *const aggregates[] = {"AVERAGE", "SUM", "MIN", "MAX"};
+  Scores s;
+  int aggregate;
+  f->targets = node_int(n, "n_targets", 1);
+  if (!find_word(n, "aggregate_function", node_string(n, "aggregate_function", "SUM"), aggregates, 4, &aggregate) ||
+      !read_trees(n, f, "target", &s))
+    return false;
+  f->aggregate = (Aggregate)aggregate;
+  return true;
+}
+
+/* Reads a classifier with `labels` labels.  Of two classes, weights may be of the first alone (which then score the
+ * second), as converters write them; a forest with one target is read.  False after an error. */
+static bool read_classifier(ImportNode *n, Forest *f, int64_t labels, bool *binary, bool *positive) {
+  Scores s;
+  int count;
+  const int64_t *ids = node_ints(n, "class_ids", &count);
+  *binary = labels == 2, *positive = true;
+  for (int i = 0; i < count; i++)
+    if (*binary && ids[i])
+      return node_error(n, "weights of the second of two classes are not supported: ONNX does not say what they mean");
+  f->targets = *binary ? 1 : labels;
+  f->aggregate = SUM;
+  if (labels < 2) return node_error(n, "%lld labels", (long long)labels);
+  if (!read_trees(n, f, "class", &s)) return false;
+  for (int i = 0; i < s.n; i++) *positive &= !(s.weights[i] < 0);
+  return !*binary || f->post != POST_PROBIT || node_error(n, "PROBIT of two classes is not supported");
 }
 
 /* ---- TreeEnsemble: nodes and leaves in lists of their own */
@@ -502,6 +545,52 @@ static bool import_forest(ImportNode *n, Forest *f, bool floats_out) {
 bool import_tree_regressor(ImportNode *n) {
   Forest f = {0};
   return read_regressor(n, &f) && import_forest(n, &f, true);
+}
+
+/* The two scores of two classes, and whether the second wins; numbers are those of ONNX Runtime.  Weights that are all
+ * positive are probabilities. */
+static Val two_scores(ImportNode *n, const Forest *f, Val x, bool positive, Val *second) {
+  *second = drop_dims(n, binary_number(n, OP_gt, x, positive ? 0.5 : 0), 1u << 1);
+  Val other = positive ? binary(n, OP_sub, splat_like(n, x, 1), x) : build_unary(n->b, OP_neg, x);
+  if (f->post == POST_LOGISTIC) {
+    other = build_unary(n->b, OP_sigmoid, build_unary(n->b, OP_neg, x));
+    x = build_unary(n->b, OP_sigmoid, x);
+  }
+  return build_concat(n->b, 2, (Val[]){other, x}, 1);
+}
+
+/* The class with the largest score, the first of equals, among those for which some tree has a weight: [rows]. */
+static Val best_class(ImportNode *n, const Forest *f, Val leaf, Val scores) {
+  int64_t dims[] = {(int64_t)f->nodes.n, f->targets};
+  double *has = ARENA_ARRAY(n->m->arena, double, dims[0] * dims[1]);
+  for (int64_t i = 0; i < dims[0] * dims[1]; i++) has[i] = f->weighted[i];
+  if (!f->base) {
+    Val each = build_gather(n->b, floats(n, DT_f32, 2, dims, has), leaf, 0);
+    Val any = binary_number(n, OP_gt, import_reduce_axes(n, RED_MAX, each, 1u << 1, false), 0);
+    scores = select3(n, any, scores, splat_like(n, scores, -INFINITY));
+  }
+  Attr a[] = {attr_i(AT_axis, 1), attr_i(AT_descending, 1), attr_e(AT_k, ex_const(n->m, 1))};
+  Val top = build_op(n->b, &(OpSpec){.kind = OP_topk, .nin = 1, .in = &scores, .nattrs = 3, .attrs = a});
+  return top ? drop_dims(n, top + 1, 1u << 1) : 0;
+}
+
+bool import_tree_classifier(ImportNode *n) {
+  Forest f = {0};
+  int count;
+  size_t strings;
+  bool binary_case, positive;
+  const int64_t *labels = node_ints(n, "classlabels_int64s", &count);
+  node_strings(n, "classlabels_strings", &strings);
+  if (wants(n, 0) && count < 1) return node_error(n, "only labels that are integers are supported");
+  if (!read_classifier(n, &f, count < 1 ? (int64_t)strings : count, &binary_case, &positive)) return false;
+  Val x = rows_of(n, &f), leaf = x ? walk_down(n, &f, x) : 0, index = 0, scores = 0;
+  if (!leaf) return false;
+  scores = aggregated(n, &f, leaf, type_of(n->b->f, x)->dtype);
+  if (wants(n, 0) && !binary_case) index = best_class(n, &f, leaf, scores);
+  scores = binary_case ? two_scores(n, &f, scores, positive, &index) : transformed(n, f.post, scores);
+  if (wants(n, 0) && binary_case) index = build_cast(n->b, index, DT_i64);
+  if (wants(n, 0) && !import_set_output(n, 0, build_gather(n->b, ints(n, count, labels), index, 0))) return false;
+  return !wants(n, 1) || import_set_output(n, 1, build_cast(n->b, scores, DT_f32));
 }
 
 bool import_tree_ensemble(ImportNode *n) {

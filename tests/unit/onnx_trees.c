@@ -96,9 +96,40 @@ static void ensembles_that_do_not_fit(void) {
   expect(DIAG_onnx_node, "rows are expected", "/y");
 }
 
+/* One leaf, whose weights are scores of classes. */
+static void classes_that_have_no_meaning(void) {
+  static const struct {
+    const char *labels, *ids, *post, *why;
+  } cases[] = {
+      {"3,4", "0,1", "NONE", "weights of the second of two classes are not supported"},
+      {"3,4", "1,1", "NONE", "weights of the second of two classes are not supported"},
+      {"3,4", "0,0", "PROBIT", "PROBIT of two classes"},
+      {"3", "0,0", "NONE", "1 labels"},
+      {"3,4,5", "0,3", "NONE", "target 3 is not one of 3"},
+      {"", "0,1", "NONE", "only labels that are integers are supported"},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    begin();
+    in("x", F32, "5,2"), out("y");
+    Onnx__NodeProto *n = node("TreeEnsembleClassifier", "x", "y");
+    n->domain = arena_strdup(arena, "ai.onnx.ml");
+    static const char *const zeros[] = {"nodes_treeids",     "nodes_nodeids",      "nodes_featureids",
+                                        "nodes_truenodeids", "nodes_falsenodeids", NULL};
+    for (int k = 0; zeros[k]; k++) int_list_attr(n, zeros[k], "0");
+    float_list_attr(n, "nodes_values", "0"), string_list_attr(n, "nodes_modes", "LEAF");
+    int_list_attr(n, "class_treeids", "0,0"), int_list_attr(n, "class_nodeids", "0,0");
+    int_list_attr(n, "class_ids", cases[i].ids), float_list_attr(n, "class_weights", "0.5,1");
+    if (*cases[i].labels) int_list_attr(n, "classlabels_int64s", cases[i].labels);
+    else string_list_attr(n, "classlabels_strings", "a,b,c");
+    string_attr(n, "post_transform", cases[i].post);
+    expect(DIAG_onnx_node, cases[i].why, "/y");
+  }
+}
+
 int main(void) {
   RUN(rows_go_to_their_leaves);
   RUN(ensembles_that_do_not_fit);
+  RUN(classes_that_have_no_meaning);
   module_free(module);
   arena_free(arena);
   return test_summary();
