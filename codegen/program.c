@@ -700,7 +700,7 @@ bool codegen_program_of(const Legal *legal, ProgramResult *out, Diags *diags) {
   e.known_params = ARENA_ARRAY(m->arena, uint32_t, m->params.n);
   e.known_states = ARENA_ARRAY(m->arena, uint32_t, m->states.n);
   emit_symbols(&e);
-  if (add_entries(&e, legal)) return true;
+  if (add_entries(&e, legal) && emit_operators(&e)) return true;
   program_builder_free(out->b);
   out->b = NULL;
   return false;

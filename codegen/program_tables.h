@@ -81,6 +81,8 @@ bool emit_param(Emitting *e, const char *name, int stage, const Layout *layout, 
 const EmitKnown *emit_known_param(const Emitting *e, const char *name, int stage, const Layout *layout);
 /* Makes the record of a weight in the layout, without a buffer.  False after a diagnostic. */
 bool emit_param_record(Emitting *e, const char *name, int stage, const Layout *layout, ProgramParam *r);
+/* Adds the libraries of operators, and their functions.  False after a diagnostic. */
+bool emit_operators(Emitting *e);
 /* Finds or adds the tensor of a state, which all entries share.  False after a diagnostic. */
 bool emit_state(Emitting *e, const Op *op, const Layout *layout, const Type *local, uint32_t *tensor);
 

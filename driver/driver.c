@@ -1,4 +1,5 @@
 /* driver/driver.c - the compiler as a table of stages; see driver.h. */
+#include "ir/opaque.h"
 #include "driver/driver.h"
 
 #include <stdlib.h>
@@ -247,9 +248,17 @@ void driver_make_for(Build *b, const DeviceTraits *device) {
   b->device = device;
 }
 
+bool driver_can_compile(const Build *b, const DeviceTraits *device) {
+  const ModelOptions *o = &b->options.model;
+  const char *names = device->kind == DEVICE_cpu ? NULL : opaque_ruled(o->arena, b->model.m);
+  return !names ||
+         diag_error(o->diags, DIAG_later_op, (Loc){0}, "%s: the kernel of such an operator runs on CPUs only", names);
+}
+
 /* Checks for errors that need no compilation first. */
 bool driver_write(Build *b, const DeviceTraits *device, const char *out) {
   const ModelOptions *o = &b->options.model;
+  if (!driver_can_compile(b, device)) return false;
   b->options.out = out;
   driver_make_for(b, device);
   driver_go_back(b, DRIVER_program); /* writing closed the Program */

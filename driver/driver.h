@@ -107,6 +107,9 @@ bool driver_run(Build *b, DriverStage last);
 /* Makes stages from legalise on produce code for that kind of device. */
 void driver_make_for(Build *b, const DeviceTraits *device);
 
+/* True if code for that kind of device can be written; reports operators that have kernels for CPUs only. */
+bool driver_can_compile(const Build *b, const DeviceTraits *device);
+
 /* Runs all stages and writes a program for such devices to `out`; may be called again for another path.  False after
  * diagnostics. */
 bool driver_write(Build *b, const DeviceTraits *device, const char *out);

@@ -76,7 +76,7 @@ static bool program_memory(const Build *b, PlanMemory *most) {
 bool driver_measure_plan(Build *b) {
   const DeviceTraits *device = b->device;
   PlanMemory *memory = ARENA_NEW(b->options.model.arena, PlanMemory);
-  if (opaque_any(b->model.m)) return true;
+  if (opaque_unruled(b->model.m)) return true;
   driver_make_for(b, b->options.target->device);
   bool ok = driver_run(b, DRIVER_kernels);
   if (ok) {

@@ -11,6 +11,7 @@
 #include "base/nearest.h"
 #include "base/safetensors.h"
 #include "driver/ir_file.h"
+#include "driver/operators.h"
 #include "driver/weights.h"
 #include "frontend/onnx/import.h"
 #include "frontend/onnx/notes.h"
@@ -232,7 +233,7 @@ static bool bind_batch(const ModelOptions *o, Module *m) {
 
 bool model_check_known(const ModelOptions *o, const Model *model) {
   opaque_report(model->m, o->computes, o->diags);
-  return !o->computes || !opaque_any(model->m);
+  return !o->computes || !opaque_missing(model->m);
 }
 
 static bool import_onnx(const ModelOptions *o, OnnxFile *file, bool planned, Model *model) {
@@ -240,12 +241,15 @@ static bool import_onnx(const ModelOptions *o, OnnxFile *file, bool planned, Mod
   if (o->weights && !weights) return false;
   OnnxDim *list = ARENA_ARRAY(o->arena, OnnxDim, o->ndims);
   for (size_t i = 0; i < o->ndims; i++) list[i] = (OnnxDim){onnx_dim_name(o->arena, o->dims[i].name), o->dims[i].size};
+  OnnxRules rules;
+  if (!operators_rules(o, &rules)) return safetensors_close(weights), false;
   OnnxImportOptions options = {.dims = list,
                                .ndims = o->ndims,
                                .values = o->values,
                                .nvalues = o->nvalues,
                                .planned = planned,
                                .unknown_as_opaque = !o->computes,
+                               .operators = &rules,
                                .training = o->train != NULL,
                                .weights = weights,
                                .trained = o->train ? o->train->optimizer.train : NULL,
@@ -253,14 +257,20 @@ static bool import_onnx(const ModelOptions *o, OnnxFile *file, bool planned, Mod
                                .facts = &model->facts,
                                .places = o->places,
                                .sharding = &model->sharding};
-  bool ok = onnx_import(&model->m, file, &options, o->diags);
+  bool ok = onnx_import(&model->m, file, &options, o->diags) && operators_used(o, &rules);
   safetensors_close(weights);
   return ok;
+}
+
+static bool rules_in_text(const ModelOptions *o, const Model *model) {
+  return diag_error(o->diags, DIAG_usage_option, (Loc){0},
+                    "--op gives rules to nodes of .onnx models; in %s the rules are in the text", model->path);
 }
 
 /* Reads the model that apc kept in the file as IR text, with the weights of the file. */
 static bool load_kept(const ModelOptions *o, OnnxFile *file, const OnnxNotes *notes, Model *model) {
   model->kind = MODEL_IR;
+  if (o->noperators) return rules_in_text(o, model);
   model->m = ir_parse(model->path, notes->model, o->diags);
   return model->m && onnx_notes_attach(file, model->m, o->diags) && bind_dims(o, model->m);
 }
@@ -313,6 +323,7 @@ static bool load_file(const ModelOptions *o, Model *model) {
     return diag_error(o->diags, DIAG_usage_option, (Loc){0}, "-D sets parameters of .apc models; %s has none",
                       model->path);
   if (model->kind == MODEL_ONNX) return load_onnx(o, model);
+  if (o->noperators) return rules_in_text(o, model);
   if (o->train && o->train->rules && o->train->rules->untied.n)
     return diag_error(
         o->diags, DIAG_usage_option, (Loc){0},
@@ -363,7 +374,7 @@ bool model_load(const ModelOptions *o, Model *model) {
       load_file(o, model) && (!o->watch.loaded || o->watch.loaded(o->watch.context, model->m)) &&
       (!o->weights || o->weights_named || driver_weights_from_file(model->m, o->weights, o->train != NULL, o->diags)) &&
       bind_shapes(o, model->m) && bind_batch(o, model->m) && set_hints(o, model) && verify_module(model->m, o->diags) &&
-      find_entries(o, model);
+      operators_kernels(o, model->m) && find_entries(o, model);
   if (ok && o->seeded) seed_weights(o, model->m);
   return ok;
 }

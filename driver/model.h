@@ -50,7 +50,9 @@ typedef struct ModelOptions {
   struct OnnxValue *values; /* of inputs, which an .onnx model may need (frontend/onnx/import.h) */
   size_t nvalues;
   struct OnnxPlaces *places; /* receives where the parts of an .onnx model are in the function; NULL if not needed */
-  const InputShape *shapes;  /* --shape */
+  const char *const *operators, *const *libraries; /* --op, --op-library (driver/operators.h) */
+  size_t noperators, nlibraries;
+  const InputShape *shapes; /* --shape */
   size_t nshapes;
   const DslDefine *defines; /* -D; .apc only */
   int ndefines;

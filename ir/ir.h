@@ -296,6 +296,10 @@ typedef struct Module {
     ValueOrder *items;
     size_t n, cap;
   } orders;
+  struct {
+    struct OpaqueKernel *items;
+    size_t n, cap;
+  } kernels;              /* of operators that apc does not know (ir/opaque.h) */
   const char *expr_fault; /* why some size could not be computed (expr.h); NULL if none failed.  Reported as rule V3 */
   Loc expr_fault_at;      /* of the operation that was built next */
 } Module;

@@ -14,6 +14,7 @@ typedef struct InternSet {
 
 typedef struct Interned {
   InternSet strings, exprs, types, layouts, rules;
+  InternSet opaque_rules;      /* OpaqueRule, by text */
   InternSet params, states;    /* NameSlot: weights and states by name */
   struct NameSet *spare_names; /* of a builder that ended, for the next one (build.c) */
 } Interned;

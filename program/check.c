@@ -184,6 +184,17 @@ static bool check_images(Check *c) {
   return true;
 }
 
+static bool check_operators(Check *c) {
+  const Program *p = c->p;
+  for (uint32_t i = 0; i < p->n_operators; i++) {
+    const ProgramOperator *o = &p->operators[i];
+    NEED(text_ok(c, o->name) && text_ok(c, o->function), "operators", i, "the name");
+    NEED(o->blob < p->n_blobs && !*program_text(p, p->blobs[o->blob].path), "operators", i, "the place");
+    NEED(o->zero == 0, "operators", i, "the padding");
+  }
+  return true;
+}
+
 /* Checks kernels.  Blocks fit at least one kind of device, and every kind that the Program has code for.  Code without
  * grids may stand beside code with grids. */
 static bool check_kernels(Check *c) {
@@ -520,9 +531,9 @@ RtStatus program_open(const void *image, size_t bytes, Program *out, RtError *er
   out->image = image;
   out->header = image;
   if (check_header(c, image, bytes) && check_sections(c) && check_symbols(c) && check_mesh(c) && check_exprs(c) &&
-      check_blobs(c) && check_images(c) && check_kernels(c) && check_groups(c) && check_ports(c) && check_entries(c) &&
-      check_bodies(c) && check_schedules(c) && check_buffers(c) && check_tensors(c) && check_params(c) &&
-      check_states(c) && check_predicted(c) && program_check_instrs(c))
+      check_blobs(c) && check_images(c) && check_operators(c) && check_kernels(c) && check_groups(c) &&
+      check_ports(c) && check_entries(c) && check_bodies(c) && check_schedules(c) && check_buffers(c) &&
+      check_tensors(c) && check_params(c) && check_states(c) && check_predicted(c) && program_check_instrs(c))
     return RT_OK;
   program_close(out);
   return c->error->status;

@@ -87,6 +87,8 @@ bool program_image_fits(uint32_t kind, uint32_t threads, uint32_t shared) {
 bool program_image_has_blob(const Program *p, uint32_t blob) {
   for (uint32_t i = 0; i < p->n_images; i++)
     if (p->images[i].blob == blob) return true;
+  for (uint32_t i = 0; i < p->n_operators; i++)
+    if (p->operators[i].blob == blob) return true;
   return false;
 }
 

@@ -82,6 +82,14 @@ static void print_images(const Program *p, Text *t) {
   }
 }
 
+static void print_operators(const Program *p, Text *t) {
+  for (uint32_t i = 0; i < p->n_operators; i++) {
+    text_add(t, "operator ");
+    text_quoted(t, program_text(p, p->operators[i].name));
+    text_printf(t, " by %s in blob %u\n", program_text(p, p->operators[i].function), p->operators[i].blob);
+  }
+}
+
 static void print_grids(const Program *p, Text *t) {
   for (uint32_t i = 0; i < p->n_kernels; i++) {
     const ProgramKernel *k = &p->kernels[i];
@@ -295,6 +303,7 @@ void program_print(const Program *p, Text *t) {
   }
   print_blobs(p, t);
   print_images(p, t);
+  print_operators(p, t);
   print_grids(p, t);
   print_memory(p, t);
   for (uint32_t i = 0; i < p->n_entries; i++) print_entry(p, t, i);

@@ -79,7 +79,7 @@
 #define PROGRAM_NONE UINT32_MAX
 
 enum {
-  PROGRAM_VERSION = 16,
+  PROGRAM_VERSION = 17,
   PROGRAM_PAGE = 4096,  /* alignment of embedded ranges in the image */
   PROGRAM_ALIGN = 64,   /* alignment of buffers and of their slots */
   PROGRAM_MAX_RANK = 8, /* dimensions of a tensor */
@@ -271,6 +271,14 @@ typedef struct ProgramImage {
   uint32_t blob; /* embedded */
   uint32_t zero;
 } ProgramImage;
+
+/* An operator with a kernel of the user's: a function of a shared object for CPUs (program/apc_operator.h). */
+typedef struct ProgramOperator {
+  uint32_t name;     /* "my.Op" */
+  uint32_t function; /* its symbol */
+  uint32_t blob;     /* embedded: the shared object; several operators may be in one */
+  uint32_t zero;
+} ProgramOperator;
 
 /* A family of groups.  Over axes, every stage has one group per value of the other spatial coordinates, with its ranks
  * ordered by the axes' coordinates, first axis major.  Over two stages (axes empty), each rank of `from` forms a group

@@ -578,7 +578,7 @@ static bool case_random(const Case *c) {
   return true;
 }
 
-/* An unknown function of whole operands. */
+/* An unknown function of whole operands.  One with a rule is in prove_opaque.c. */
 static bool case_opaque(const Case *c) {
   for (int i = 0; i < c->op->nin; i++)
     for (int d = 0; d < c->in[i].rank; d++)
@@ -625,7 +625,9 @@ static bool check_case(const Case *c) {
     case OP_size: return case_constant(c);
     case OP_random:
     case OP_random_keyed: return case_random(c);
-    case OP_opaque: return case_opaque(c);
+    case OP_opaque:
+      return op_attr(c->op, AT_rule) ? prove_opaque(c->p, &(OpaqueCase){c->gf, c->g, c->result, c->in, c->out})
+                                     : case_opaque(c);
     default: return c->p->uncertain = true, prove_fail(c->p, "the prover does not know this operation");
   }
 }

@@ -207,4 +207,14 @@ typedef struct WindowCase {
 } WindowCase;
 bool prove_window(Prover *p, const WindowCase *c);
 
+/* prove_opaque.c: `g` is the level-1 operation, an operator with a rule; fills the spans of that result. */
+typedef struct OpaqueCase {
+  const Func *gf;
+  const Op *g;
+  int result;
+  const Relation *in;
+  Relation *out;
+} OpaqueCase;
+bool prove_opaque(Prover *p, const OpaqueCase *c);
+
 #endif

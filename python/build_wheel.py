@@ -109,6 +109,7 @@ def pack(folder, out, compression=zipfile.ZIP_DEFLATED):
     files["apc/py.typed"] = (b"", 0o644)
     files |= {f"apc/_native/{n}": (p.read_bytes(), 0o755) for n, p in sorted(native.items())}
     files["apc/_native/apc_runtime.h"] = ((ROOT / "runtime/apc_runtime.h").read_bytes(), 0o644)
+    files["apc/_native/apc_operator.h"] = ((ROOT / "program/apc_operator.h").read_bytes(), 0o644)
     files[f"{info}/METADATA"] = (metadata(version), 0o644)
     files[f"{info}/WHEEL"] = (f"Wheel-Version: 1.0\nGenerator: build_wheel.py\nRoot-Is-Purelib: false\nTag: {name}\n"
                               .encode(), 0o644)

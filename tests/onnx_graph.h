@@ -110,7 +110,7 @@ static inline Onnx__NodeProto *new_node(const char *type, const char *in_names, 
   n->input = list_of(in_names, &n->n_input);
   n->output = list_of(out_names, &n->n_output);
   n->name = arena_printf(arena, "/%s", out_names);
-  n->attribute = ARENA_ARRAY(arena, Onnx__AttributeProto *, 8);
+  n->attribute = ARENA_ARRAY(arena, Onnx__AttributeProto *, 20);
   return n;
 }
 

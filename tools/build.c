@@ -108,6 +108,18 @@ static const DslDefine *defines(Tool *t, int *count) {
   return list.items;
 }
 
+/* The values of a repeatable option. */
+static const char *const *texts(Tool *t, OptionId id, size_t *count) {
+  struct {
+    const char **items;
+    size_t n, cap;
+  } list = {0};
+  size_t at = 0;
+  for (const OptionUse *u; (u = option_next(&t->options, id, &at));) ARENA_PUSH(t->arena, &list, u->value);
+  *count = list.n;
+  return list.items;
+}
+
 static DriverEmbed embed(const Tool *t) {
   const char *how = option_text(&t->options, OPT_weights);
   return how && strcmp(how, "ref") == 0 ? EMBED_NONE : how && strcmp(how, "embed") == 0 ? EMBED_ALL : EMBED_SMALL;
@@ -228,6 +240,8 @@ static bool model_options(Tool *t, const char *path, ModelOptions *o) {
   o->dims = tool_dim_sizes(t, OPT_dim, &o->ndims);
   o->hints = tool_dim_sizes(t, OPT_dim_hint, &o->nhints);
   o->shapes = input_shapes(t, &o->nshapes);
+  o->operators = texts(t, OPT_op, &o->noperators);
+  o->libraries = texts(t, OPT_op_library, &o->nlibraries);
   o->defines = defines(t, &o->ndefines);
   return tool_print_after_check(t->diags, o->print_after, NULL) && weights_file(t, &o->weights) &&
          train_options(t, o) && input_values(t, o);

@@ -12,6 +12,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "ir/opaque.h"
 #include "base/json_text.h"
 #include "base/machine.h"
 #include "proof/prove.h"
@@ -46,7 +47,8 @@ typedef struct Verify {
   bool ran, referred;
   StepCheck step; /* with --train */
   BorderCheck borders;
-  Proof proof; /* of the first entry that is not proved, or of the prepared weights */
+  Proof proof;       /* of the first entry that is not proved, or of the prepared weights */
+  const char *rules; /* operators whose rules the proof takes as true; NULL if none */
 } Verify;
 
 /* Large models spend most of such a run on drawing normal numbers if every rank draws its own, so they are drawn once
@@ -142,6 +144,7 @@ static void prove_entries(Tool *t, Verify *v) {
   tool_stage(t, "Proving", "%s on %d ranks", b->model.path, b->plan->ranks);
   Module *m = b->model.m;
   v->proof = (Proof){.verdict = PROVED};
+  v->rules = opaque_ruled(t->arena, m);
   for (int i = 0; i < b->nentries && v->proof.verdict == PROVED; i++)
     v->proof = proof_join(m, v->proof, prove(m, b->l1s[i], b->l2s[i]));
   if (v->proof.verdict != PROVED) return;
@@ -212,6 +215,10 @@ static PassHow weakest(const PassChecks *p) {
 
 /* If outputs differ, the proof does not cover all inputs: it is about real numbers, and results are rounded. */
 static const char *proved_for(const Verify *v, bool outputs_ok) {
+  if (!outputs_ok && v->rules)
+    return "for all sizes, over the real numbers; the differences above come from a kernel that does not do what its "
+           "rule "
+           "says, from rounding, infinities or NaN, or from steps after the proof";
   if (!outputs_ok)
     return "for all sizes, over the real numbers; the differences above come from rounding, infinities or NaN, or from "
            "steps after the proof";
@@ -227,6 +234,8 @@ static void show_proof(const Tool *t, const Verify *v, bool outputs_ok) {
   if (p->verdict == PROVED)
     fprintf(t->results, " the parallel program computes %s, %s", model[how], proved_for(v, outputs_ok));
   fputc('\n', t->results);
+  if (p->verdict == PROVED && v->rules)
+    fprintf(t->results, "%-8s the rules of %s, which the proof takes as true\n", "given", v->rules);
 }
 
 /* Prints the passes with this kind of check; passes with the same note share a line. */
@@ -366,14 +375,14 @@ static int report(Tool *t, const Verify *v) {
   const Proof *proof = &v->proof;
   const char *numbers = proof->verdict != PROVED ? NULL : proof->over_reals || !outputs_ok ? "real" : "all";
   if (read && option_given(&t->options, OPT_json))
-    tool_json(
-        t, json_pack("{s:s, s:i, s:o, s:O, s:O, s:O, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:b, s:b, s:b}", "schema",
-                     "apc.verify/1", "ranks", v->parallel.plan->ranks, "target",
-                     json_text(v->parallel.options.target->name), "outputs", outputs, "states", states, "expected",
-                     expected, "proof", proof_word(proof), "proof_op", json_text(proof->op), "proof_reason",
-                     json_text(proof->over_reals ? proof->over_reals : proof->reason), "proof_numbers",
-                     json_text(numbers), "passes", passes_json(&v->passes), "step", step_json(t, &v->step), "borders",
-                     borders_json(v), "ran", v->ran, "reference", v->referred, "ok", code == EXIT_OK));
+    tool_json(t, json_pack("{s:s, s:i, s:o, s:O, s:O, s:O, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:b, s:b, s:b}",
+                           "schema", "apc.verify/1", "ranks", v->parallel.plan->ranks, "target",
+                           json_text(v->parallel.options.target->name), "outputs", outputs, "states", states,
+                           "expected", expected, "proof", proof_word(proof), "proof_op", json_text(proof->op),
+                           "proof_reason", json_text(proof->over_reals ? proof->over_reals : proof->reason),
+                           "proof_numbers", json_text(numbers), "proof_rules", json_text(v->rules), "passes",
+                           passes_json(&v->passes), "step", step_json(t, &v->step), "borders", borders_json(v), "ran",
+                           v->ran, "reference", v->referred, "ok", code == EXIT_OK));
   else if (read) show_verdict(t, v, outputs_ok, code);
   json_decref(outputs);
   json_decref(states);

@@ -300,7 +300,7 @@ static bool write_plan(Tool *t, Build *b, const Emit *e) {
 static bool check_known(Tool *t, const Build *b, EmitKind kind) {
   if (!kinds[kind].code || !opaque_any(b->model.m)) return true;
   opaque_report(b->model.m, true, t->diags);
-  return false;
+  return !opaque_missing(b->model.m) && driver_can_compile(b, b->options.target->device);
 }
 
 static bool write_dot(Tool *t, Build *b, const Emit *e) {

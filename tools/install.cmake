@@ -12,7 +12,7 @@ install(TARGETS apcrt-stub DESTINATION ${CMAKE_INSTALL_LIBDIR}/apc COMPONENT com
 install(TARGETS apcrt apcrt_shared
         ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT development
         LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT runtime NAMELINK_COMPONENT development)
-install(FILES runtime/apc_runtime.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT development)
+install(FILES runtime/apc_runtime.h program/apc_operator.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT development)
 
 set(share ${CMAKE_BINARY_DIR}/share)
 install(FILES ${share}/apc.1 ${share}/apc-opt.1 ${share}/apc-model.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 COMPONENT compiler)

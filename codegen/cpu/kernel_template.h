@@ -16,4 +16,9 @@ typedef void TemplateFn(const Work *w, const Op *op, Text *t, Scalars *s);
 #define TEMPLATE(op, family) TemplateFn template_##family;
 #include "codegen/rows/templates.def"
 
+/* kernel_operator.c: true if the kernel's text calls the function of an operator library, for which its translation
+ * unit needs kernel_operators. */
+bool template_is_operator(const char *text);
+extern const char kernel_operators[];
+
 #endif

@@ -33,7 +33,10 @@ static void print(Module *m, const Func *l2, UnitList *units, KernelSet *set) {
  * compiler's time, so it has its own translation unit. */
 static bool is_long(const Kernel *k) { return strstr(k->text, "  attention_") != NULL; }
 
-static const char *definition(Arena *a, const Kernel *k) { return arena_printf(a, "void %s%s", k->symbol, k->text); }
+/* Guards let several kernels of a text bring the same declarations. */
+static const char *definition(Arena *a, const Kernel *k) {
+  return arena_printf(a, "%svoid %s%s", template_is_operator(k->text) ? kernel_operators : "", k->symbol, k->text);
+}
 
 /* Splits the kernels into texts.  The split depends only on them, never on the machine: an artifact's bytes must not
  * depend on how many compilers ran at once. */

@@ -9,6 +9,7 @@
 
 #include "base/die.h"
 #include "ir/loops.h"
+#include "ir/opaque_rule.h"
 #include "ir/schedule.h"
 
 const Type *work_type(const Work *w, Val v) {
@@ -62,6 +63,7 @@ void work_find_defs(Work *w) {
     for (int k = 0; o->cache && k < o->cache->n; k++) w->def[o->cache->out[k]] = (int)i;
     if (o->place && o->place->result) w->def[o->place->result] = (int)i;
     if (o->split) w->def[o->split->found] = (int)i;
+    if (o->scratch) w->def[o->scratch] = (int)i;
     for (int k = 0; o->grads && k < o->grads->n; k++) w->def[o->grads->part[k].result] = (int)i;
   }
 }
@@ -201,7 +203,6 @@ static WorkClass class_of(const Work *w, const Op *op) {
     case OP_repeat:
     case OP_leave: return WC_REPEAT;
     case OP_bind: return WC_BIND;
-    case OP_opaque:
     case OP_call:
       if (w->f->level == 1) return WC_TEMPLATE;
       die("work_new: %s \"%s\" cannot be compiled", op_name(op->kind), op->name);
@@ -384,6 +385,21 @@ static bool is_made(Work *w, const Op *op, int origin) {
   return false;
 }
 
+/* Adds an operator with a rule, and the scratch that it asks for. */
+static void add_opaque(Work *w, const Op *op, int origin) {
+  int at = work_add(w, op, origin, WC_TEMPLATE);
+  const OpaqueRule *r = opaque_rule_of(w->m, op_str(op, AT_rule));
+  const Type *in[MAX_OPERANDS];
+  OpaqueBound b;
+  const char *why, *attributes = op_str(op, AT_attributes);
+  for (int i = 0; i < op->nin; i++) in[i] = work_type(w, op->in[i]);
+  if (!r || !r->scratch || !opaque_bind(w->m, r, op->nin, in, attributes, w->f->level == 2, &b, &why)) return;
+  const Expr *bytes = size_text_expr(w->m, r->scratch, &b, attributes);
+  Val scratch = work_temp(w, type_get(w->m, DT_u8, 1, &bytes));
+  w->ops.items[at].scratch = scratch;
+  w->def[scratch] = at;
+}
+
 static void add_op(Work *w, const Op *source, int origin) {
   const Op *op = resolved(w, source);
   if (is_made(w, op, origin)) return;
@@ -391,6 +407,7 @@ static void add_op(Work *w, const Op *source, int origin) {
   else if (op->kind == OP_dot) work_add_dot(w, op, origin);
   else if (op->kind == OP_grouped_mlp) work_add_grouped_mlp(w, op, origin);
   else if (op_is_comm(op->kind)) work_add_comm(w, op, origin);
+  else if (op->kind == OP_opaque) add_opaque(w, op, origin);
   else if (op->kind == OP_accumulate && accumulates(w)) add_accumulate(w, op, origin);
   else work_add(w, op, origin, class_of(w, op));
 }

@@ -44,6 +44,7 @@ typedef struct WorkOp {
   const SplitUnit *split; /* an attention in pieces of the keys */
   const PlaceUnit *place; /* an attention or rotation that reads and writes in the layout of its neighbours; op as
                              above */
+  Val scratch;            /* of an operator with a rule; 0 if it needs none */
   const GradsUnit *grads; /* several attention_grads; op is then the first, with the operands of all */
 } WorkOp;
 

@@ -187,6 +187,7 @@ static Val *results_of(Make *k, const WorkOp *o, int *n) {
   for (*n = 0; *n < own; ++*n) out[*n] = o->few ? o->few->out[*n] : o->cache ? o->cache->out[*n] : o->op->out + (Val)*n;
   for (int i = 0; o->grow && i < o->grow->n; i++) out[(*n)++] = o->grow->whole[i];
   if (o->split) out[(*n)++] = o->split->found;
+  if (o->scratch) out[(*n)++] = o->scratch;
   if (o->place && o->place->result) *out = o->place->result;
   return out;
 }

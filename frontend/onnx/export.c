@@ -447,6 +447,7 @@ static const char *write_op(const Writing *n) {
     case OP_update: return write_update(n);
     case OP_scan: return write_scan(n);
     case OP_topk: return write_topk(n);
+    case OP_opaque: return write_opaque(n);
     case OP_conv:
     case OP_conv_transpose: return write_conv(n);
     case OP_pool: return write_pool(n);

@@ -83,6 +83,9 @@ bool is_round_below(const Writing *n, Val index,
                     const Expr *extent); /* the number of a round, counted from either end, inside the extent */
 const char *write_update(const Writing *n);
 
+/* frontend/onnx/export_opaque.c */
+const char *write_opaque(const Writing *n);
+
 /* frontend/onnx/export_window.c */
 const char *write_conv(const Writing *n);
 const char *write_pool(const Writing *n);

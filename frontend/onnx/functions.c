@@ -6,6 +6,7 @@
 #include "frontend/onnx/body.h"
 #include "frontend/onnx/file.h"
 #include "frontend/onnx/names.h"
+#include "frontend/onnx/rules.h"
 
 enum { MAX_DEPTH = 64, MAX_NODES = 1000000 };
 
@@ -18,6 +19,7 @@ typedef struct Function {
 typedef struct Expand {
   Arena *arena;
   const Onnx__ModelProto *model;
+  const OnnxRules *rules; /* of operators; NULL if none */
   const char *file;
   Diags *d;
   NameMap functions; /* "domain:name:overload" -> Function */
@@ -256,8 +258,10 @@ static bool expand_node(Expand *e, Onnx__NodeProto *node, Call *inside, OnnxNode
     translate_attributes(e, inside, copy);
     node = copy;
   }
-  const Function *f;
-  if (!function_of(e, node, &f)) return false;
+  const Function *f = NULL;
+  OnnxRule *rule = onnx_rule_find(e->rules, node->domain, node->op_type);
+  if (rule) rule->used = true;
+  else if (!function_of(e, node, &f)) return false;
   if (f) return expand_call(e, node, f, inside ? inside->depth : 0, out);
   if (!count_nodes(e, text(node->name), 1)) return false;
   if (!expand_graphs(e, &node, inside)) return false;
@@ -265,8 +269,9 @@ static bool expand_node(Expand *e, Onnx__NodeProto *node, Call *inside, OnnxNode
   return true;
 }
 
-bool onnx_expand_functions(Arena *arena, const Onnx__ModelProto *model, const char *file, Diags *d, OnnxNodes *out) {
-  Expand e = {.arena = arena, .model = model, .file = file, .d = d};
+bool onnx_expand_functions(Arena *arena, const Onnx__ModelProto *model, const OnnxRules *rules, const char *file,
+                           Diags *d, OnnxNodes *out) {
+  Expand e = {.arena = arena, .model = model, .rules = rules, .file = file, .d = d};
   if (!name_functions(&e)) return false;
   for (size_t i = 0; i < model->n_opset_import; i++)
     name_put(arena, &e.opsets, text(model->opset_import[i]->domain), model->opset_import[i]);

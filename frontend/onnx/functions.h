@@ -13,13 +13,17 @@
 #include "base/diag.h"
 #include "onnx.pb-c.h"
 
+struct OnnxRules;
+
 typedef struct OnnxNodes {
   Onnx__NodeProto **items;
   size_t n, cap;
 } OnnxNodes;
 
-/* Returns the nodes of the model's graph with all calls expanded.  False after a diagnostic: functions that call
+/* Returns the nodes of the model's graph with all calls expanded, but for those of operators that have a rule, whose
+ * kernel replaces the function; marks the rules that nodes use.  False after a diagnostic: functions that call
  * themselves, calls that do not fit, more than a million nodes and calls. */
-bool onnx_expand_functions(Arena *arena, const Onnx__ModelProto *model, const char *file, Diags *d, OnnxNodes *out);
+bool onnx_expand_functions(Arena *arena, const Onnx__ModelProto *model, const struct OnnxRules *rules, const char *file,
+                           Diags *d, OnnxNodes *out);
 
 #endif

@@ -12,6 +12,7 @@
 #include "base/nearest.h"
 #include "frontend/onnx/body.h"
 #include "frontend/onnx/import_graph.h"
+#include "frontend/onnx/rules.h"
 
 enum { OPSET_MIN = LIMIT_OPSET_FIRST, OPSET_MAX = LIMIT_OPSET_LAST };
 
@@ -260,9 +261,8 @@ static bool check_supported(Import *im) {
     size_t i = (size_t)im->g->order[k];
     const Onnx__NodeProto *node = im->g->nodes.items[i];
     if (!im->g->live[i] || find_op(node->domain, node->op_type, opset_of(im, node))) continue;
-    const char *type = default_domain(node->domain)
-                           ? onnx_text(node->op_type)
-                           : arena_printf(im->m->arena, "%s.%s", node->domain, onnx_text(node->op_type));
+    if (onnx_rule_find(im->rules, node->domain, node->op_type)) continue;
+    const char *type = onnx_operator(im->m->arena, node->domain, onnx_text(node->op_type));
     size_t at = (size_t)(uintptr_t)name_find(&places, type);
     if (!at) {
       ARENA_PUSH(im->m->arena, &list, ((Missing){.type = type}));
@@ -281,6 +281,8 @@ static bool check_supported(Import *im) {
     for (size_t i = 0; i < missing->count && i < 3; i++)
       diag_note(im->d, onnx_node_loc(im, missing->first[i]), "%s", i == 0 ? "first used here" : "and here");
     suggest_operator(im, missing->type);
+    diag_help(im->d, "--op '%s: RULE' and --op-library FILE.so make it an operator with a kernel of your own",
+              missing->type);
   }
   return list.n == 0;
 }
@@ -399,7 +401,9 @@ static bool import_node(Import *im, size_t i) {
   const Onnx__NodeProto *proto = im->g->nodes.items[i];
   ImportNode n = {
       .im = im, .m = im->m, .b = &im->b, .proto = proto, .name = im->g->names[i], .opset = opset_of(im, proto)};
-  const OnnxOp opaque = {.type = onnx_text(proto->op_type), .max_in = -1, .max_out = -1, .import = import_opaque};
+  const bool ruled = onnx_rule_find(im->rules, proto->domain, proto->op_type) != NULL;
+  const OnnxOp opaque = {
+      .type = onnx_text(proto->op_type), .max_in = -1, .max_out = -1, .import = ruled ? import_ruled : import_opaque};
   const OnnxOp *known = find_op(proto->domain, proto->op_type, n.opset);
   n.op = known ? known : &opaque; /* check_supported allowed it */
   n.in = ARENA_ARRAY(im->m->arena, ImportItem *, proto->n_input);
@@ -480,6 +484,19 @@ static bool read_opset(Import *im) {
   return true;
 }
 
+/* Rules are for operators that apc does not know. */
+static bool check_rules(const Import *im) {
+  for (size_t i = 0; im->rules && i < im->rules->n; i++) {
+    const OnnxRule *r = &im->rules->items[i];
+    const char *dot = strrchr(r->kind, '.'), *type = dot ? dot + 1 : r->kind;
+    const char *domain = dot ? arena_strndup(im->m->arena, r->kind, (size_t)(dot - r->kind)) : "";
+    if (onnx_op_supported(domain, type, im->opset))
+      return diag_error(im->d, DIAG_opaque_rule, r->loc,
+                        "apc knows the operator %s; rules are for operators that it does not know", r->kind);
+  }
+  return true;
+}
+
 static void note_places(const Import *im, OnnxPlaces *out) {
   const ImportGraph *g = im->g;
   Arena *a = im->m->arena;
@@ -508,13 +525,14 @@ static bool attempt(Module *m, OnnxFile *file, const OnnxImportOptions *options,
   im.dims = (OnnxDims){m, options, options ? ARENA_ARRAY(m->arena, bool, options->ndims) : NULL, assumptions};
   im.assumptions = assumptions;
   im.unknown_as_opaque = options && options->unknown_as_opaque;
+  im.rules = options ? options->operators : NULL;
   if (options && (options->training || options->weights) && g.proto) im.kinds = import_kinds(m->arena, g.proto);
   import_value_infos(&im);
   im.b = builder_new(m, module_func_add(m, "main", 1), diags);
   im.b.loc = im.loc;
   im.evaluation = (Evaluation){.m = m, .f = im.b.f};
-  if (!read_opset(&im)) return false;
-  if (!onnx_expand_functions(m->arena, onnx_file_model(file), im.loc.file, diags, &g.nodes)) return false;
+  if (!read_opset(&im) || !check_rules(&im)) return false;
+  if (!onnx_expand_functions(m->arena, onnx_file_model(file), im.rules, im.loc.file, diags, &g.nodes)) return false;
   bool ok = import_initializers(&im);
   ok = define_inputs(&im) && ok;
   ok = check_dim_options(&im) && import_check_values(&im) && ok;

@@ -56,12 +56,13 @@ typedef struct OnnxImportOptions {
   size_t ndims;
   OnnxValue *values; /* of inputs; the import sets `bound` */
   size_t nvalues;
-  bool planned;               /* the sharding annotations are those of a plan in the file, so they are not looked at */
-  bool unknown_as_opaque;     /* unsupported operators become opaque operations instead of errors */
-  bool training;              /* one-element initializers that are parameters of layers are weights, not constants */
-  const char *trained;        /* a glob of the names that are weights instead; NULL if none */
-  const TrainingRules *rules; /* what the user says about weights; NULL if none */
-  TrainingFacts *facts;       /* receives facts about them, in the module's arena; NULL if not needed */
+  bool planned;                /* the sharding annotations are those of a plan in the file, so they are not looked at */
+  bool unknown_as_opaque;      /* unsupported operators become opaque operations instead of errors */
+  struct OnnxRules *operators; /* rules of operators that apc does not know (rules.h); sets `used`; NULL if none */
+  bool training;               /* one-element initializers that are parameters of layers are weights, not constants */
+  const char *trained;         /* a glob of the names that are weights instead; NULL if none */
+  const TrainingRules *rules;  /* what the user says about weights; NULL if none */
+  TrainingFacts *facts;        /* receives facts about them, in the module's arena; NULL if not needed */
   const OnnxSharding **sharding; /* receives the multi-device annotations, in the module's arena; NULL if not needed */
   OnnxPlaces *places;            /* receives them; NULL if not needed */
   const struct Safetensors *weights; /* has the values of weights; NULL: the file's own */

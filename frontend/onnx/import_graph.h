@@ -85,8 +85,9 @@ struct Import {
   Loc loc;               /* the file */
   NameMap taken;         /* names of nodes; see unique_node_name */
   bool unknown_as_opaque;
-  const OnnxKinds *kinds; /* for training; NULL if the file has no notes */
-  TrainingFacts *facts;   /* of the weights; never NULL */
+  const struct OnnxRules *rules; /* of operators; NULL if none */
+  const OnnxKinds *kinds;        /* for training; NULL if the file has no notes */
+  TrainingFacts *facts;          /* of the weights; never NULL */
   const char *
       *biases; /* by node of the model's graph: a weight that its exporter left out; NULL if none (import_ties.c) */
 };

@@ -71,6 +71,7 @@ typedef struct OnnxOp {
 #include "frontend/onnx/ops.def"
 
 bool import_opaque(ImportNode *n); /* imports an operator that is not in the table */
+bool import_ruled(ImportNode *n);  /* imports one for which the user gives a rule */
 
 /* Reports an error of the node; returns false. */
 __attribute__((format(printf, 2, 3))) bool node_error(ImportNode *n, const char *format, ...);

@@ -188,6 +188,23 @@ Onnx__AttributeProto *onnx_write_end(OnnxWriter *w, OnnxAround around, const cha
 
 /* ---- the message */
 
+void onnx_write_domain(OnnxWriter *w, const char *domain) {
+  if (!*domain) return;
+  w->nodes.items[w->nodes.n - 1]->domain = text(w, domain);
+  for (size_t i = 0; i < w->domains.n; i++)
+    if (strcmp(w->domains.items[i], domain) == 0) return;
+  ARENA_PUSH(w->arena, &w->domains, arena_strdup(w->arena, domain));
+}
+
+static Onnx__OperatorSetIdProto *opset(OnnxWriter *w, const char *domain, int64_t version) {
+  Onnx__OperatorSetIdProto *set = ARENA_NEW(w->arena, Onnx__OperatorSetIdProto);
+  onnx__operator_set_id_proto__init(set);
+  set->domain = text(w, domain);
+  set->has_version = true;
+  set->version = version;
+  return set;
+}
+
 Onnx__ModelProto *onnx_writer_model(OnnxWriter *w, const char *graph, const char *producer, const char *version) {
   Onnx__GraphProto *g = ARENA_NEW(w->arena, Onnx__GraphProto);
   onnx__graph_proto__init(g);
@@ -196,17 +213,14 @@ Onnx__ModelProto *onnx_writer_model(OnnxWriter *w, const char *graph, const char
   g->n_initializer = w->tensors.n, g->initializer = w->tensors.items;
   g->n_input = w->inputs.n, g->input = w->inputs.items;
   g->n_output = w->outputs.n, g->output = w->outputs.items;
-  Onnx__OperatorSetIdProto *set = ARENA_NEW(w->arena, Onnx__OperatorSetIdProto);
-  onnx__operator_set_id_proto__init(set);
-  set->domain = text(w, "");
-  set->has_version = true;
-  set->version = ONNX_WRITE_OPSET;
   Onnx__ModelProto *model = ARENA_NEW(w->arena, Onnx__ModelProto);
   onnx__model_proto__init(model);
   model->has_ir_version = true;
   model->ir_version = ONNX_WRITE_IR_VERSION;
-  model->opset_import = ARENA_ARRAY(w->arena, Onnx__OperatorSetIdProto *, 1);
-  model->opset_import[model->n_opset_import++] = set;
+  model->opset_import = ARENA_ARRAY(w->arena, Onnx__OperatorSetIdProto *, 1 + w->domains.n);
+  model->opset_import[model->n_opset_import++] = opset(w, "", ONNX_WRITE_OPSET);
+  for (size_t i = 0; i < w->domains.n; i++)
+    model->opset_import[model->n_opset_import++] = opset(w, w->domains.items[i], 1);
   model->producer_name = text(w, producer);
   model->producer_version = text(w, version);
   model->graph = g;

@@ -34,7 +34,11 @@ typedef struct OnnxWriter {
   struct {
     int *items;
     size_t n, cap;
-  } writers;  /* by node: `writer` when it was added */
+  } writers; /* by node: `writer` when it was added */
+  struct {
+    const char **items;
+    size_t n, cap;
+  } domains;  /* of nodes, besides ONNX's own */
   int writer; /* the operation that is being written (export.h) */
 } OnnxWriter;
 
@@ -54,6 +58,9 @@ void onnx_write_result(OnnxWriter *w, const char *type, const char *result, int 
 /* The same with several results whose names are reserved already. */
 void onnx_write_results(OnnxWriter *w, const char *type, int nout, const char *const *results, int nin,
                         const char *const *in, int nattrs, Onnx__AttributeProto *const *attrs);
+
+/* Puts the node that was added last into another domain, which the model then imports. */
+void onnx_write_domain(OnnxWriter *w, const char *domain);
 
 /* A graph inside a node: nodes, inputs and outputs that are added between begin and end belong to it.  Initializers
  * stay in the model's graph. */

@@ -7,7 +7,8 @@ bool gradient_known(OpKind k) { return op_record(k)->gradient != NULL; }
 
 bool gradient_build(Gradient *g) {
   size_t errors = g->b->diags->errors;
-  if (!op_record(g->op->kind)->gradient) g->refused = op_name(g->op->kind);
+  if (!op_record(g->op->kind)->gradient)
+    g->refused = g->op->kind == OP_opaque ? op_str(g->op, AT_kind) : op_name(g->op->kind);
   else op_record(g->op->kind)->gradient(g);
   return g->b->diags->errors == errors;
 }

@@ -1,5 +1,5 @@
-/* ir/ops/state.c - operations with effects outside the list of operations, or defined there: read, write, call, result,
- * opaque. */
+/* ir/ops/state.c - operations with effects outside the list of operations, or defined there: read, write, call,
+ * result. */
 #include "base/die.h"
 #include "ir/ops/record.h"
 
@@ -30,19 +30,6 @@ static const Type *infer_result(const Infer *c) {
   return type_of(callee, callee->outputs.items[i].value);
 }
 
-/* No factors: every dimension is whole on all ranks. */
-static void rule_opaque(const RuleMaking *k) { (void)k; }
-
-/* Unknown: priced by its bytes only. */
-static double flops_opaque(const OpPart *p) {
-  (void)p;
-  return 0;
-}
-
-static bool eval_opaque(Eval *e) {
-  return eval_fail(e, "operator %s is unknown and cannot be computed", op_str(e->op, AT_kind));
-}
-
 static bool eval_call(Eval *e) { die("call %s on one rank", e->op->name); }
 
 /* ---- accumulate */
@@ -59,4 +46,3 @@ const OpRecord record_read = {.infer = infer_weight, .space = "-> x..", .eval = 
 const OpRecord record_write = {.infer = infer_same, .space = "x.. ->", .eval = eval_write};
 const OpRecord record_call = {.infer = infer_call, .rule = rule_none, .eval = eval_call};
 const OpRecord record_result = {.infer = infer_result, .rule = rule_none, .eval = eval_call};
-const OpRecord record_opaque = {.infer = infer_given, .rule = rule_opaque, .eval = eval_opaque, .flops = flops_opaque};

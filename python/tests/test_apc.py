@@ -44,6 +44,17 @@ def test_onnx_model_gives_pytorchs_numbers():
         np.testing.assert_allclose(y, expected[m.outputs[0].name], rtol=2e-4, atol=2e-5)
 
 
+def test_operators_of_the_user(tmp_path):
+    library = tmp_path / "operators.so"
+    subprocess.run(["cc", "-O2", "-shared", "-fPIC", f"-I{ROOT}/program", str(ROOT / "examples/operators.c"), "-o",
+                    str(library), "-lm"], check=True)
+    apc_file = ROOT / "examples/operators.apc"
+    m = apc.compile(apc_file, target="cpux2", op_library=library, dims={"batch": 4})
+    assert m(np.ones((4, 256), np.float32)).shape == (4,)
+    with pytest.raises(apc.UsageError, match="the rules are in the text"):
+        apc.compile(apc_file, op=["my.Softcap: x.. -> x.."], op_library=[library])
+
+
 def test_layouts_and_outputs(mlp):
     x = numbers()
     y = mlp(x)
@@ -549,7 +560,7 @@ def test_wheel(tmp_path):
     with zipfile.ZipFile(path) as z:
         names = set(z.namelist())
         assert {"apc/__init__.py", "apc/_native/apc", "apc/_native/apcrt-stub", "apc/_native/libapcrt.so.0",
-                "apc/_native/apc_runtime.h"} <= names
+                "apc/_native/apc_runtime.h", "apc/_native/apc_operator.h"} <= names
         dnnl = next(n for n in names if "_native/libdnnl.so." in n)  # with a license, as all libraries of others
         assert {f"{n.split('/')[0]}/licenses/{dnnl.split('/')[-1]}" for n in names if n.endswith("RECORD")} <= names
         assert z.getinfo("apc/_native/apc").external_attr >> 16 & 0o111

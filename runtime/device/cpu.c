@@ -17,20 +17,21 @@
 #include "program/box.h"
 #include "program/cpu.h"
 #include "program/image.h"
+#include "program/operator_call.h"
 #include "runtime/device/gemm_dnnl.h"
 #include "runtime/device/onednn.h"
 #include "runtime/device/openmp.h"
 
 /* ---- kernels and libraries */
 
-static RtStatus write_memfd(const unsigned char *bytes, uint64_t n, int *fd, RtError *error) {
+static RtStatus write_memfd(const unsigned char *bytes, uint64_t n, const char *what, int *fd, RtError *error) {
   *fd = memfd_create("apc-kernels", MFD_CLOEXEC);
-  if (*fd < 0) return rt_error_errno(error, RT_FAILED, "the kernels cannot be put into memory");
+  if (*fd < 0) return rt_error_errno(error, RT_FAILED, "%s cannot be put into memory", what);
   for (uint64_t done = 0; done < n;) {
     ssize_t k = write(*fd, bytes + done, n - done);
     if (k < 0 && errno == EINTR) continue;
     if (k <= 0) {
-      RtStatus status = rt_error_errno(error, RT_FAILED, "the kernels cannot be put into memory");
+      RtStatus status = rt_error_errno(error, RT_FAILED, "%s cannot be put into memory", what);
       close(*fd);
       return status;
     }
@@ -39,15 +40,15 @@ static RtStatus write_memfd(const unsigned char *bytes, uint64_t n, int *fd, RtE
   return RT_OK;
 }
 
-/* Copies the kernels into memory of our own and checks them there, so that the checked bytes are the ones that run. */
-static RtStatus copy_kernels(const Artifact *a, const ProgramBlob *b, int *fd, RtError *error) {
+/* The checked bytes are the ones that run. */
+RtStatus cpu_copy_code(const Artifact *a, const ProgramBlob *b, const char *what, int *fd, RtError *error) {
   unsigned char *bytes = malloc(b->bytes + 1);
   if (!bytes) return rt_error(error, RT_FAILED, "out of memory");
   RtStatus status =
-      artifact_read_blob(a, b, bytes) ? RT_OK : rt_error_errno(error, RT_BAD_INPUT, "the kernels cannot be read");
+      artifact_read_blob(a, b, bytes) ? RT_OK : rt_error_errno(error, RT_BAD_INPUT, "%s cannot be read", what);
   if (!status && b->hash && program_blob_hash(bytes, b->bytes) != b->hash)
-    status = rt_error(error, RT_BAD_INPUT, "the compiled model is damaged: its kernels do not match their checksum");
-  if (!status) status = write_memfd(bytes, b->bytes, fd, error);
+    status = rt_error(error, RT_BAD_INPUT, "the compiled model is damaged: %s do not match their checksum", what);
+  if (!status) status = write_memfd(bytes, b->bytes, what, fd, error);
   free(bytes);
   return status;
 }
@@ -56,7 +57,7 @@ static RtStatus open_library(CpuDevice *d, RtError *error) {
   int fd = -1;
   uint32_t image;
   RtStatus status = program_image_choose(d->p, "CPU", program_cpu_features(), &image, error);
-  if (!status) status = copy_kernels(d->artifact, &d->p->blobs[d->p->images[image].blob], &fd, error);
+  if (!status) status = cpu_copy_code(d->artifact, &d->p->blobs[d->p->images[image].blob], "its kernels", &fd, error);
   if (status) return status;
   char path[64];
   snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
@@ -109,6 +110,7 @@ static RtStatus open_products(const CpuDevice *d, RtError *error) {
 static void cpu_close(Device *device) {
   CpuDevice *d = (CpuDevice *)device;
   cpu_convs_close(d);
+  cpu_operators_close(d);
   free(d->kernels); /* their library stays open: threads of its OpenMP run time may still be inside */
   free(d);
 }
@@ -123,6 +125,7 @@ static RtStatus cpu_open(const DeviceOptions *options, Device **out, RtError *er
                    .own_convs = options->kernels};
   if (options->threads) onednn_choose_threads(options->threads);
   RtStatus status = find_kernels(d, error);
+  if (!status) status = cpu_operators_open(d, error);
   if (!status) status = open_products(d, error);
   if (status) cpu_close(&d->base);
   else *out = &d->base;
@@ -180,6 +183,7 @@ static RtStatus index_error(IndexFault *f, RtError *error) {
 static RtStatus run_launch(Device *device, const DeviceCall *c, RtError *error) {
   const CpuDevice *d = (const CpuDevice *)device;
   cpu_launch(d, c);
+  if (d->operator_fault && d->operator_fault->found) return cpu_operator_error(d, error);
   return d->fault && d->fault->found ? index_error(d->fault, error) : RT_OK;
 }
 

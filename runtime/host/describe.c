@@ -144,6 +144,17 @@ static json_t *describe_images(const Program *p) {
   return list;
 }
 
+static json_t *describe_operators(const Program *p) {
+  json_t *list = json_array();
+  for (uint32_t i = 0; i < p->n_operators; i++) {
+    const ProgramOperator *x = &p->operators[i];
+    list = add(
+        list, json_pack("{s:o, s:o, s:I}", "name", json_text(program_text(p, x->name)), "function",
+                        json_text(program_text(p, x->function)), "library_bytes", (json_int_t)p->blobs[x->blob].bytes));
+  }
+  return list;
+}
+
 /* Returns the instruction sets of the first image for CPUs; "" if there is none. */
 static const char *cpu_sets(const Program *p) {
   for (uint32_t i = 0; i < p->n_images; i++)
@@ -157,12 +168,13 @@ static json_t *describe(ApcModel *m, bool *lacking) {
   json_t *axes = json_object();
   for (uint32_t i = 0; i < p->n_axes; i++)
     axes = json_set_text(axes, program_text(p, p->axes[i].name), json_integer(p->axes[i].size));
-  return json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:i, s:i, s:o, s:I, s:I, s:o, s:o, s:o}", "schema", "apc.program/1",
-                   "name", json_text(program_text(p, h->name)), "target", json_text(program_text(p, h->target)),
-                   "producer", json_text(program_text(p, h->producer)), "cpu", json_text(cpu_sets(p)), "images",
-                   describe_images(p), "ranks", (int)p->ranks, "stages", (int)p->stages, "mesh", axes, "weights",
-                   weight_elements(p), "instructions", (json_int_t)p->n_instrs, "symbols", describe_symbols(p),
-                   "entries", describe_entries(p), "memory", describe_ranks(m, lacking));
+  return json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:i, s:i, s:o, s:I, s:I, s:o, s:o, s:o}", "schema",
+                   "apc.program/1", "name", json_text(program_text(p, h->name)), "target",
+                   json_text(program_text(p, h->target)), "producer", json_text(program_text(p, h->producer)), "cpu",
+                   json_text(cpu_sets(p)), "images", describe_images(p), "operators", describe_operators(p), "ranks",
+                   (int)p->ranks, "stages", (int)p->stages, "mesh", axes, "weights", weight_elements(p), "instructions",
+                   (json_int_t)p->n_instrs, "symbols", describe_symbols(p), "entries", describe_entries(p), "memory",
+                   describe_ranks(m, lacking));
 }
 
 /* Prints the value of an input that --const bound: all of it, or the beginning. */
@@ -231,6 +243,9 @@ static void describe_text(ApcModel *m, Text *t, bool *lacking) {
     program_image_text(p, i, t);
     text_add(t, "\n");
   }
+  for (uint32_t i = 0; i < p->n_operators; i++)
+    text_printf(t, "  operator %s: %s of a library of %.1f KiB\n", program_text(p, p->operators[i].name),
+                program_text(p, p->operators[i].function), (double)p->blobs[p->operators[i].blob].bytes / 1024);
   ApcReport r;
   for (int rank = 0; rank < apc_ranks(m); rank++)
     if (predicted(m, rank, &r, lacking))

@@ -188,6 +188,12 @@ expect 0 "" "$apc" convert "$few.onnx" few.safetensors -q # packed ones as bytes
 expect 0 "" "$apc" convert "$few.onnx" again.onnx -q --weights few.safetensors
 expect 0 "equal" "$apc" run again.onnx -q --inputs "$few.in.npz" --expect "$few.out.npz"
 
+# decision trees: all modes, members, missing values, transforms; TreeEnsembleRegressor by ONNX Runtime's numbers,
+# TreeEnsemble by a walk over the attributes
+trees=$source_dir/tests/onnx/trees
+expect 0 "equal" "$apc" run "$trees.onnx" -q --inputs "$trees.in.npz" --expect "$trees.out.npz"
+expect 0 "proved   the parallel program computes the model" "$apc" verify "$trees.onnx" -q --inputs "$trees.in.npz" --expect "$trees.out.npz" --target cpux4 --dp 4
+
 # nothing is trained through them, and a file's weights of 8 bits, which come with scales, are not taken as floats
 for type in f8e4m3fn f8e8m0 f4e2m1; do
   cat >cast.ir <<IR
@@ -207,4 +213,4 @@ done
 printf '\75\0\0\0\0\0\0\0{"w":{"dtype":"F8_E8M0","shape":[4,4],"data_offsets":[0,16]}}0123456789abcdef' >w8.safetensors
 sed 's/f32\[4, 4\]/f16[4, 4]/; s/f32/f16/g; /cast/d; s/%z$/%y/' cast.ir >half.ir
 expect 1 "it is f8e8m0[4, 4], the weight is f16[4, 4]" "$apc" run half.ir -q --weights w8.safetensors
-summary 99
+summary 101

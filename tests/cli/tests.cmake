@@ -60,6 +60,7 @@ foreach(name
     size
     loops
     onnx
+    operators
     panels
     planned
     planning
@@ -83,6 +84,8 @@ endforeach()
 apc_test(NAME cli.tour COMMAND ${APC_BASH} ${CMAKE_CURRENT_LIST_DIR}/tour.sh ${CMAKE_BINARY_DIR}/apc inside/tour.md 26)
 apc_test(NAME cli.questions COMMAND ${APC_BASH} ${CMAKE_CURRENT_LIST_DIR}/tour.sh ${CMAKE_BINARY_DIR}/apc guide/questions.md 6)
 apc_test(NAME cli.gallery COMMAND ${APC_BASH} ${CMAKE_CURRENT_LIST_DIR}/tour.sh ${CMAKE_BINARY_DIR}/apc guide/gallery.md 14 all)
+apc_test(NAME cli.operators_guide COMMAND ${APC_BASH} ${CMAKE_CURRENT_LIST_DIR}/tour.sh ${CMAKE_BINARY_DIR}/apc
+  guide/operators.md 11)
 # The second goes on where the first ends.
 apc_test(NAME cli.start COMMAND ${APC_BASH} ${CMAKE_CURRENT_LIST_DIR}/tour.sh ${CMAKE_BINARY_DIR}/apc
   "guide/start.md guide/training.md" 16 all)

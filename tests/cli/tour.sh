@@ -8,6 +8,7 @@
 . "$(dirname "$0")/lib.sh"
 documents=$2 least=$3 all=${4-}
 ln -s "$source_dir/examples" examples
+ln -s "$source_dir/program" program
 [ -z "$all" ] || cp "$source_dir"/examples/largest.* .
 ln -s "$(dirname "$apc")" build
 export LC_ALL=C.UTF-8 PATH=$work/build:$PATH

@@ -175,8 +175,6 @@ later APC0626 --dtype fp8
 later APC0636 --train-mode '*'
 later APC0637 --offload moments
 later APC0641 --world 2,4
-later APC0642 --op 'a.B: i -> i'
-later APC0642 --op-library b.so
 later APC0644 --weights-dtype int8
 # Kernels that are not built count for plans only, which say so.
 attention="$source_dir/examples/llama.apc -D layers=1 --dtype bf16 --target dgx-h100x1 --dim seq=2048"
