@@ -295,6 +295,13 @@ def test_contiguous_memory_is_not_copied():
     assert _tensors.memory(x.T, 0, "x").address != x.ctypes.data
 
 
+def test_texts():
+    from apc import _results
+    assert [_results.size_text(n) for n in (0, 1000, 1536, 2**20 * 13.9, 2**50)] == [
+        "0 B", "1000 B", "1.5 KiB", "13.9 MiB", "1024 TiB"]
+    assert f"{apc.BadInput.__module__}.{apc.BadInput.__name__}" == "apc.BadInput"
+
+
 def test_few_bits():
     from apc import _tensors
     assert _tensors.numpy_dtype(2) == np.float16
