@@ -95,6 +95,10 @@ static bool hinted_dimension(const ModelOptions *o, const Model *model, const ch
   int64_t by;
   if ((*symbol = module_symbol_find(model->m, name)) >= 0) return true;
   *symbol = model->kind == MODEL_ONNX ? divided_dimension(model->m, name, &by) : -1;
+  for (size_t i = 0; i < o->ndims && *symbol < 0; i++)
+    if (strcmp(o->dims[i].name, name) == 0)
+      return diag_error(o->diags, DIAG_dimension, (Loc){0}, "--dim-hint: --dim binds dimension '%s' to %" PRId64, name,
+                        o->dims[i].size);
   if (*symbol < 0) return no_dimension(o, model->m, "--dim-hint", name);
   if (*size % by)
     return diag_error(o->diags, DIAG_dimension, (Loc){0},

@@ -225,6 +225,17 @@ void *apc_device_data(const ApcDeviceMemory *memory);
 void apc_device_free(ApcDeviceMemory *memory);
 ApcStatus apc_device_read(const ApcDeviceMemory *memory, size_t offset, void *to, size_t bytes);
 ApcStatus apc_device_write(ApcDeviceMemory *memory, size_t offset, const void *from, size_t bytes);
+/* Returns the memory as a C-contiguous tensor for other libraries, a DLManagedTensor of DLPack.  The memory then stays
+ * valid until both apc_device_free and the tensor's deleter, which any thread may call, were called.  NULL if DLPack
+ * has no such type, the memory is smaller, or the host has no memory. */
+void *apc_device_dlpack(ApcDeviceMemory *memory, ApcType type, int rank, const int64_t *dims);
+/* For Python: returns the destructor for capsules of such tensors, named "dltensor"; it calls the deleter unless the
+ * capsule was taken.  It needs PyCapsule_IsValid and PyCapsule_GetPointer, runs no code in Python, and leaves a pending
+ * exception as it is. */
+typedef int (*ApcCapsuleIs)(void *capsule, const char *name);
+typedef void *(*ApcCapsulePointer)(void *capsule, const char *name);
+typedef void (*ApcCapsuleEnd)(void *capsule);
+ApcCapsuleEnd apc_capsule_destructor(ApcCapsuleIs is_valid, ApcCapsulePointer get_pointer);
 
 /* ---- running */
 

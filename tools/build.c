@@ -45,12 +45,27 @@ static bool computes(const Tool *t) {
   return c == CMD_compile || c == CMD_run || c == CMD_verify || c == CMD_bench;
 }
 
+typedef struct DimSizes {
+  DimSize *items;
+  size_t n, cap;
+} DimSizes;
+
+/* Adds the size.  Of several sizes to plan for the last counts; false if a dimension is bound to two. */
+static bool add_size(Arena *a, DimSizes *list, DimSize d, bool hint) {
+  for (size_t i = 0; i < list->n; i++) {
+    DimSize *had = &list->items[i];
+    if (strcmp(had->name, d.name) != 0) continue;
+    if (hint) had->size = d.size;
+    return had->size == d.size;
+  }
+  ARENA_PUSH(a, list, d);
+  return true;
+}
+
 const DimSize *tool_dim_sizes(Tool *t, OptionId id, size_t *count) {
-  struct {
-    DimSize *items;
-    size_t n, cap;
-  } list = {0};
+  DimSizes list = {0};
   size_t at = 0;
+  *count = 0;
   for (const OptionUse *u; (u = option_next(&t->options, id, &at));) {
     for (const char *p = u->value; *p;) {
       size_t n = strcspn(p, ",");
@@ -58,12 +73,15 @@ const DimSize *tool_dim_sizes(Tool *t, OptionId id, size_t *count) {
       const char *number;
       split_size(t->arena, p, n, &d.name, &number);
       tool_parse_whole(number, &d.size);
-      ARENA_PUSH(t->arena, &list, d);
+      if (!add_size(t->arena, &list, d, id == OPT_dim_hint)) {
+        diag_error(t->diags, DIAG_usage_value, (Loc){0}, "%s gives '%s' two sizes", option_rows[id].flag, d.name);
+        return NULL;
+      }
       p += n + (p[n] == ',');
     }
   }
   *count = list.n;
-  return list.items;
+  return list.items ? list.items : ARENA_ARRAY(t->arena, DimSize, 1);
 }
 
 static InputShape input_shape(Arena *a, const char *value) {
@@ -243,8 +261,8 @@ static bool model_options(Tool *t, const char *path, ModelOptions *o) {
   o->operators = texts(t, OPT_op, &o->noperators);
   o->libraries = texts(t, OPT_op_library, &o->nlibraries);
   o->defines = defines(t, &o->ndefines);
-  return tool_print_after_check(t->diags, o->print_after, NULL) && weights_file(t, &o->weights) &&
-         train_options(t, o) && input_values(t, o);
+  return o->dims && o->hints && tool_print_after_check(t->diags, o->print_after, NULL) &&
+         weights_file(t, &o->weights) && train_options(t, o) && input_values(t, o);
 }
 
 bool tool_model(Tool *t, const char *path, Model *out) {

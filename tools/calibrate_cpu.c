@@ -25,6 +25,7 @@ typedef struct CpuFigures {
   CpuConv conv[CONV_WAYS];
   double attention, group, row, pair;
   double element[OP_COUNT];
+  bool lost; /* a measurement gave no figure, which is reported */
 } CpuFigures;
 
 typedef struct ProbeModel {
@@ -94,10 +95,21 @@ static const char *moved_text(Arena *a, int level) {
   return model_text(a, &m);
 }
 
+/* Returns bytes per second, of a kernel that took so long beyond its launch. */
+static double rate_of(Calibrate *c, CpuFigures *f, double bytes, double seconds) {
+  if (seconds > 0) return bytes / seconds;
+  if (!f->lost)
+    diag_error(c->t->diags, DIAG_calibrate_busy, (Loc){0},
+               "a kernel that reads %.2g MB took no longer than a launch: others use this machine", bytes / 1e6);
+  f->lost = true;
+  return 1;
+}
+
 static void fit_moved(Calibrate *c, CpuFigures *f, const ProbeTimes *x, int level) {
   double times[MOVED], n = 256. * (double)length_of(level);
   for (int i = 0; i < MOVED; i++) times[i] = calibrate_time(x, i, "launch");
-  double seconds = calibrate_median(times, MOVED), rate = 12 * n / on_all(f, seconds, 2 * n < SHARES_KERNEL);
+  double seconds = calibrate_median(times, MOVED);
+  double rate = rate_of(c, f, 12 * n, on_all(f, seconds, 2 * n < SHARES_KERNEL));
   calibrate_note(c, "move", arena_printf(c->arena, "%.0f bytes", moved_bytes[level]), seconds, 0, 12 * n);
   f->moved[level] = level && rate > f->moved[level - 1] ? f->moved[level - 1] : rate;
 }
@@ -121,7 +133,8 @@ static const char *read_text(Arena *a, int level) {
 static void fit_read(Calibrate *c, CpuFigures *f, const ProbeTimes *x, int level) {
   double times[MOVED], n = (double)side_of(level) * side_of(level);
   for (int i = 0; i < MOVED; i++) times[i] = calibrate_time(x, i, "gemm");
-  double seconds = calibrate_median(times, MOVED), rate = 4 * n / on_all(f, seconds, n < SHARES_PRODUCT);
+  double seconds = calibrate_median(times, MOVED);
+  double rate = rate_of(c, f, 4 * n, on_all(f, seconds, n < SHARES_PRODUCT));
   calibrate_note(c, "read weights", arena_printf(c->arena, "%.0f bytes", weights_bytes[level]), seconds, 0, 4 * n);
   f->read[level] = level && rate > f->read[level - 1] ? f->read[level - 1] : rate;
 }
@@ -560,6 +573,7 @@ bool calibrate_cpu(Calibrate *c) {
   double link;
   if (!calibrate_run(c, probes, n)) return false;
   fit_all(c, &f, probes);
+  if (f.lost) return false;
   print_kernels(&c->blocks, &f);
   print_cpu(c, &f, several ? fmax(0, probes[n - 2].times.request - f.request - f.launch) / several : 0);
   if (several && !calibrate_comm(c, &probes[n - 1].times, "ranks-measured", &link)) return false;

@@ -137,10 +137,8 @@ static ApcStatus bind_random(Tool *t, ApcModel *m, Tensors *names) {
   return status;
 }
 
-static ApcStatus bind_sizes(Tool *t, ApcModel *m) {
-  size_t n;
+static ApcStatus bind_sizes(ApcModel *m, const DimSize *sizes, size_t n) {
   ApcStatus status = APC_OK;
-  const DimSize *sizes = tool_dim_sizes(t, OPT_dim, &n);
   for (size_t i = 0; i < n && !status; i++) status = apc_bind_dim(m, sizes[i].name, sizes[i].size);
   return status;
 }
@@ -148,8 +146,11 @@ static ApcStatus bind_sizes(Tool *t, ApcModel *m) {
 /* Binds random values, then the inputs of the line in order.  Returns an exit code. */
 static int bind_inputs(Tool *t, ApcModel *m) {
   Tensors names;
+  size_t n;
+  const DimSize *sizes = tool_dim_sizes(t, OPT_dim, &n);
+  if (!sizes) return tool_failed(t->diags);
   ApcStatus status = bind_random(t, m, &names);
-  if (!status) status = bind_sizes(t, m);
+  if (!status) status = bind_sizes(m, sizes, n);
   for (size_t i = 0; i < t->options.uses.n && !status; i++) {
     const OptionUse *u = &t->options.uses.items[i];
     const char *name, *value;

@@ -1,8 +1,9 @@
 /* tools/html_layers.c - see html_page.h.
  *
- * Types, layouts, strategies, label lists and operations are in tables and referred to by number.  An operation is one
- * array, whose columns `columns` names; of a group only the first instance is written.  A name with {n} stands for the
- * names of all instances: the label of the instance in the group's list n is put in its place.
+ * Types, layouts, strategies, label lists and operations are in tables and referred to by number.  An operation is its
+ * name and the number of its facts, since many have the same; `columns` names both.  Of a group only the first instance
+ * is written.  A name with {n} stands for the names of all instances: the label of the instance in the group's list n
+ * is put in its place.
  */
 #include <math.h>
 #include <string.h>
@@ -25,7 +26,7 @@ typedef struct Layers {
   const Plan *plan;
   Fold fold;
   struct Figures *figures; /* by operation */
-  Table types, layouts, strategies, labels, rows;
+  Table types, layouts, strategies, labels, facts, rows;
   int nlists, lists[MOST_LISTS]; /* the label lists of the current group */
 } Layers;
 
@@ -51,6 +52,14 @@ static int number_in(Table *t, const char *key, json_t *value) {
   json_object_set_new(t->number, key, json_integer(n));
   json_array_append_new(t->values, value);
   return n;
+}
+
+/* The same for a list, by its text. */
+static int text_number(Table *t, json_t *list) {
+  char *key = json_dumps(list, JSON_COMPACT | JSON_ENSURE_ASCII | JSON_REAL_PRECISION(5));
+  const int number = number_in(t, key, list);
+  free(key);
+  return number;
 }
 
 static json_t *table_json(Table *t) {
@@ -215,16 +224,13 @@ static int operation_number(Layers *x, const FoldGroup *g, int k) {
   const int flags =
       (is_shown(op, y) ? SHOWN : 0) | (op_is_resident(op->kind) ? WEIGHT : 0) | (s->again ? RECOMPUTED : 0);
   const double peak = dtype_is_float(type) ? target_flops(target, type) : target_flops(target, DT_f32);
-  json_t *o = json_pack(
-      "[o, s, i, i, i, i, i, i, o, o, o, o, o]", name_json(x, g, k), op_name(op->kind), type_number(x, op),
-      layout_number(x, l), strategy_number(x, i), x->plan->stages[i] - x->plan->stages[g->ops[0]],
-      (int)((y->priced ? y->phase : op->phase) - PH_pre), flags, figure_json(y->seconds), figure_json(y->again),
-      figure_json(y->flops / peak), figure_json(y->bytes / target->memory_bandwidth), json_integer((json_int_t)memory));
+  json_t *o = json_pack("[s, i, i, i, i, i, i, o, o, o, o, o]", op_name(op->kind), type_number(x, op),
+                        layout_number(x, l), strategy_number(x, i), x->plan->stages[i] - x->plan->stages[g->ops[0]],
+                        (int)((y->priced ? y->phase : op->phase) - PH_pre), flags, figure_json(y->seconds),
+                        figure_json(y->again), figure_json(y->flops / peak),
+                        figure_json(y->bytes / target->memory_bandwidth), json_integer((json_int_t)memory));
   if (y->comms) json_array_append(o, y->comms);
-  char *key = json_dumps(o, JSON_COMPACT | JSON_ENSURE_ASCII | JSON_REAL_PRECISION(5));
-  const int number = number_in(&x->rows, key, o);
-  free(key);
-  return number;
+  return text_number(&x->rows, json_pack("[o, i]", name_json(x, g, k), text_number(&x->facts, o)));
 }
 
 static json_t *stages_json(const Layers *x, const FoldGroup *g) {
@@ -285,15 +291,15 @@ json_t *html_layers(const HtmlPage *p) {
   Layers x = {.p = p, .m = p->b->model.m, .f = p->b->l1, .plan = p->b->plan};
   x.figures = ARENA_ARRAY(p->arena, Figures, x.f->ops.n + 1);
   x.types = table_new(), x.layouts = table_new(), x.strategies = table_new(), x.labels = table_new(),
-  x.rows = table_new();
+  x.facts = table_new(), x.rows = table_new();
   for (size_t i = 0; p->ledger && i < p->ledger->entries.n; i++) add_entry(&x, &p->ledger->entries.items[i]);
   x.fold = tool_fold(p->arena, x.f, x.plan, texts_of(&x));
   json_t *groups = json_array();
   for (size_t i = 0; i < x.fold.n; i++) json_array_append_new(groups, group_json(&x, &x.fold.items[i]));
   for (size_t i = 0; i < x.f->ops.n; i++) json_decref(x.figures[i].comms);
-  return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "axes", axes_json(p), "links",
+  return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "axes", axes_json(p), "links",
                    links_json(p->b->options.target), "comms", comms_json(), "phases", phases_json(), "columns",
                    columns_json(), "types", table_json(&x.types), "layouts", table_json(&x.layouts), "strategies",
-                   table_json(&x.strategies), "labels", table_json(&x.labels), "rows", table_json(&x.rows), "groups",
-                   groups);
+                   table_json(&x.strategies), "labels", table_json(&x.labels), "facts", table_json(&x.facts), "rows",
+                   table_json(&x.rows), "groups", groups);
 }

@@ -163,33 +163,34 @@ static bool read_event(Tool *t, const char *path, size_t i, const json_t *event,
   return true;
 }
 
-/* Returns ", predicted 1.2 ms for 1.1 ms of work: 0.92 times"; "" without a prediction.  Waiting is no work. */
-static const char *beside(Arena *a, const Sum *s) {
-  if (s->predicted <= 0) return "";
-  return arena_printf(a, ", predicted %s for %s of work: %.2f times", show_seconds(a, s->predicted * 1e-6),
-                      show_seconds(a, s->measured * 1e-6), s->measured / s->predicted);
+/* One line of the table: the time, and of calls with a prediction the time without waiting, the predicted one and their
+ * ratio. */
+static void show_sum(Arena *a, const char *title, const Sum *s) {
+  const char *time = show_seconds(a, s->us * 1e-6), *work = "-", *predicted = "-", *ratio = "-";
+  if (s->predicted > 0) {
+    work = show_seconds(a, s->measured * 1e-6), predicted = show_seconds(a, s->predicted * 1e-6);
+    ratio = arena_printf(a, "%.2f", s->measured / s->predicted);
+  }
+  printf("  %-12s %10s %10s %10s %7s %8lld  %s\n", title, time, work, predicted, ratio, (long long)s->n,
+         text_shown(a, s->name));
 }
 
 /* Shows the sums by kind, and the names whose time differs most from the predicted one. */
 static void show_predictions(Tool *t, const Trace *trace) {
-  Sum all = {0};
+  Sum all = {.name = "all calls"};
   for (size_t i = 0; i < trace->kinds.n; i++) {
-    all.predicted += trace->kinds.items[i].predicted, all.measured += trace->kinds.items[i].measured;
-    all.us += trace->kinds.items[i].us;
+    const Sum *s = &trace->kinds.items[i];
+    all.predicted += s->predicted, all.measured += s->measured, all.us += s->us, all.n += s->n;
   }
   if (all.predicted <= 0) return;
-  for (size_t i = 0; i < trace->kinds.n; i++)
-    printf("  %-12s %s: %s%s\n", i ? "" : "kinds", trace->kinds.items[i].name,
-           show_seconds(t->arena, trace->kinds.items[i].us * 1e-6), beside(t->arena, &trace->kinds.items[i]));
-  printf("  %-12s all calls: %s%s\n", "", show_seconds(t->arena, all.us * 1e-6), beside(t->arena, &all));
+  for (size_t i = 0; i < trace->kinds.n; i++) show_sum(t->arena, i ? "" : "kinds", &trace->kinds.items[i]);
+  show_sum(t->arena, "", &all);
   Sum *worst = ARENA_ARRAY(t->arena, Sum, trace->names.n + 1);
   size_t n = 0;
   for (size_t i = 0; i < trace->names.n; i++)
     if (trace->names.items[i].predicted > 0) worst[n++] = trace->names.items[i];
   qsort(worst, n, sizeof *worst, worst_first);
-  for (size_t i = 0; i < n && i < WORST; i++)
-    printf("  %-12s %s: %s%s\n", i ? "" : "mispredicted", text_shown(t->arena, worst[i].name),
-           show_seconds(t->arena, worst[i].us * 1e-6), beside(t->arena, &worst[i]));
+  for (size_t i = 0; i < n && i < WORST; i++) show_sum(t->arena, i ? "" : "mispredicted", &worst[i]);
 }
 
 static void show(Tool *t, const char *path, const Trace *trace) {
@@ -198,10 +199,9 @@ static void show(Tool *t, const char *path, const Trace *trace) {
   for (size_t i = 0; i < trace->processes.n; i++)
     printf("  process      %s: busy %s\n", trace->processes.items[i].name,
            show_seconds(t->arena, trace->processes.items[i].us * 1e-6));
+  printf("  %-12s %10s %10s %10s %7s %8s\n", "", "time", "no waiting", "predicted", "ratio", "times");
   for (size_t i = 0; i < trace->names.n && i < SHOWN; i++)
-    printf("  %-12s %s, %lld times, %s%s\n", i ? "" : "longest", trace->names.items[i].name,
-           (long long)trace->names.items[i].n, show_seconds(t->arena, trace->names.items[i].us * 1e-6),
-           beside(t->arena, &trace->names.items[i]));
+    show_sum(t->arena, i ? "" : "longest", &trace->names.items[i]);
   show_predictions(t, trace);
 }
 

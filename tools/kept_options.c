@@ -34,8 +34,8 @@ static const OptionId forcing[] = {
     OPT_micro_batches, OPT_micro_batch,   OPT_schedule, OPT_zero,      OPT_recompute,
     OPT_pin,           OPT_configuration, OPT_memory,   OPT_objective, OPT_optimize};
 
-/* Options of which a line has one per name. */
-static bool is_named(OptionId id) { return id == OPT_dim || id == OPT_dim_hint || id == OPT_shape; }
+/* Options of which a line has one per name: of a dimension, an input, a table of --pad. */
+static bool is_named(OptionId id) { return id == OPT_dim || id == OPT_dim_hint || id == OPT_shape || id == OPT_pad; }
 
 static bool is_kept(OptionId id) {
   bool is = false;
@@ -75,6 +75,23 @@ static bool read_words(Tool *t, const char *path, const char *list, Options *out
   for (size_t i = 0; ok && i < out->uses.n; i++) ok = is_kept(out->uses.items[i].option);
   return (ok && !out->args.n) ||
          diag_error(t->diags, DIAG_onnx_noted, (Loc){.file = path}, "apc.options has a word that is no option to keep");
+}
+
+/* The uses with lists of bindings, as in --dim a=1,b=2, split into one use for each name. */
+static Options one_by_one(Arena *a, const Options *o) {
+  Options out = *o;
+  memset(&out.uses, 0, sizeof out.uses);
+  for (size_t i = 0; i < o->uses.n; i++) {
+    const OptionUse *u = &o->uses.items[i];
+    const char *p = u->value;
+    if (option_rows[u->option].kind != OK_BINDING) ARENA_PUSH(a, &out.uses, *u);
+    else
+      for (size_t n; *p; p += n + (p[n] == ',')) {
+        n = strcspn(p, ",");
+        ARENA_PUSH(a, &out.uses, ((OptionUse){u->option, arena_strndup(a, p, n)}));
+      }
+  }
+  return out;
 }
 
 static const char *named_by(Arena *a, const OptionUse *u) {
@@ -166,7 +183,8 @@ bool tool_kept_options(Tool *t) {
   onnx_file_close(f);
   if (noted != ONNX_NOTED) return true;
   if (!read_words(t, path, notes.options ? notes.options : "", &file)) return false;
-  const Options line = t->options;
+  file = one_by_one(t->arena, &file);
+  const Options line = one_by_one(t->arena, &t->options);
   const bool plans = option_rows[OPT_plan].commands >> line.command & 1 && !option_given(&line, OPT_plan);
   add_words(t, path, &line, &file);
   if (plans) add_plan(t, path, why_not(t, &line, &file, &notes));

@@ -147,6 +147,9 @@ bool tool_args(Tool *t, size_t lo, size_t hi) {
   if (n > hi)
     diag_error(t->diags, DIAG_usage_argument, (Loc){0}, "`apc %s`: unexpected argument '%s'", c->name,
                t->options.args.items[hi]);
+  else if (n)
+    diag_error(t->diags, DIAG_usage_argument, (Loc){0}, "`apc %s %s` needs another argument", c->name,
+               t->options.args.items[0]);
   else diag_error(t->diags, DIAG_usage_argument, (Loc){0}, "`apc %s` needs %s", c->name, c->arguments);
   diag_help(t->diags, "usage: apc %s %s%s[options]", c->name, c->arguments, *c->arguments ? " " : "");
   return false;

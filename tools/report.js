@@ -21,6 +21,8 @@ function set(node, attributes) {
 const el = (tag, attributes, ...parts) => put(set(document.createElement(tag), attributes), parts);
 const svg = (tag, attributes, ...parts) => put(set(document.createElementNS(SVG, tag), attributes), parts);
 const at = id => document.getElementById(id);
+/* A name, whose lines break before its dots. */
+const dotted = name => name.split('.').map((part, k) => k ? [el('wbr', {}), '.' + part] : part);
 
 function digits(x) { return x >= 100 ? x.toFixed(0) : x >= 10 ? x.toFixed(1) : x.toFixed(2); }
 function seconds(x) {
@@ -131,6 +133,7 @@ function drawHead() {
 
 const columns = {};
 layers.columns.forEach((name, k) => { columns[name] = k; });
+layers.rows = layers.rows.map(([name, k]) => [name, ...layers.facts[k]]);
 for (const group of layers.groups) group.ops = group.ops.map(k => layers.rows[k]);
 const get = (op, name) => op[columns[name]];
 const SHOWN = 1, WEIGHT = 2, RECOMPUTED = 4;
@@ -225,7 +228,7 @@ function valueRows(group, op) {
   const tags = [get(op, 'flags') & RECOMPUTED ? el('span', { class: 'tag', title: 'computed again for gradients' },
     'recomputed') : null];
   const row = el('div', { class: 'value-row' }, glyph(l),
-    el('span', { class: 'name' }, name || group.title, ' ', el('span', { class: 'tag' }, get(op, 'kind')), ' ', tags),
+    el('span', { class: 'name' }, dotted(name || group.title), ' ', el('span', { class: 'tag' }, get(op, 'kind')), ' ', tags),
     el('span', { class: 'type mono' }, layers.types[get(op, 'type')]),
       el('span', { class: 'layout mono soft' }, layoutText(l)),
     el('span', { class: 'num bytes', title: 'bytes on a rank' }, bytes(get(op, 'memory'))),
@@ -283,8 +286,8 @@ function drawLayers() {
     const title = group.outside && group.ops.length > 1 ?
       group.title + ' and ' + (group.ops.length - 1) + ' more' : group.title;
     const d = el('details', { class: 'group', id: 'group-' + i },
-      el('summary', {}, el('span', { class: 'title' }, title),
-        group.count > 1 ? el('span', { class: 'times' }, '×' + group.count) : null,
+      el('summary', {}, el('span', { class: 'title' }, dotted(title), ' ',
+        group.count > 1 ? el('span', { class: 'times' }, '×' + group.count) : null),
         el('span', { class: 'soft' }, [head.trains ? phaseName(group) : '',
           stagesText(group.stages)].filter(x => x).join(', ')),
         el('span', { class: 'sum' }, own ? seconds(own * group.count) + (group.count > 1 ? ' = ' + group.count + ' × ' +
@@ -327,7 +330,7 @@ function drawLimits() {
   at('limits-list').append(listHead('operation', 'one run', 'share', 'reached'));
   for (const x of all.slice(0, 10))
     at('limits-list').append(el('div', { class: 'limit' },
-      el('span', {}, el('b', {}, x.name), ' ', el('span', { class: 'soft' }, x.kind + (x.n > 1 ? ', ×' + x.n : ''))),
+      el('span', {}, el('b', {}, dotted(x.name)), ' ', el('span', { class: 'soft' }, x.kind + (x.n > 1 ? ', ×' + x.n : ''))),
       el('span', { class: 'num', title: 'one run' }, seconds(x.one)),
         el('span', { class: 'num' }, percent(x.own / sum)),
       el('span', { class: 'reach' }, el('div', { class: 'bar small' },
@@ -373,6 +376,9 @@ function drawOperations() {
     return (nameOf(r[0], r[1], r[2]) + ' ' + get(r[1], 'kind') + ' ' +
       layoutText(layers.layouts[get(r[1], 'layout')])).toLowerCase().includes(word);
   });
+  const cellClass = k => (k && k < 6 ? 'wide' : '') + (k >= 5 ? ' num' : '') + (k > 1 && k < 5 ? ' mono' : '');
+  ['name', 'kind', 'type', 'layout', 'strategy', 'stage', 'one run'].forEach((text, k) =>
+    at('rows-head').append(el('span', { class: cellClass(k).replace('mono', '') }, text)));
   function rowOf(r, i) {
     const cells = [nameOf(r[0], r[1], r[2]), get(r[1], 'kind'), layers.types[get(r[1], 'type')],
       layoutText(layers.layouts[get(r[1], 'layout')]),
@@ -383,8 +389,7 @@ function drawOperations() {
       tell(r);
       fill(true);
     } });
-    cells.forEach((text, k) => node.append(el('span', { class: (k && k < 6 ? 'wide' : '') + (k >= 5 ? ' num' : '') +
-      (k > 1 && k < 5 ? ' mono' : ''), title: text }, text)));
+    cells.forEach((text, k) => node.append(el('span', { class: cellClass(k), title: text }, text)));
     return node;
   }
   function tell(r) {

@@ -256,7 +256,8 @@ function drawMemory() {
     });
     box.append(svg('path', { d: up + down + 'Z', fill: colorOf(name), opacity: .8 }));
   });
-  if (head.limit < top) {
+  const limitAbove = head.limit >= top;
+  if (!limitAbove) {
     box.append(svg('line', { x1: x0, x2: x1, y1: Y(head.limit), y2: Y(head.limit), stroke: 'var(--c5)',
       'stroke-width': 2, 'stroke-dasharray': '7 4' }));
     wrap.append(el('span', { style: 'position:absolute;right:12px;font-size:11.5px;color:var(--c5);top:' +
@@ -311,7 +312,8 @@ function drawMemory() {
     (k[2] > 1 ? ' (' + k[2] + ' micro-batches)' : '')).join(', '), m.kept.length > 4 ? ', ...' : '.'] : null]);
   const names = new Map(fixed.map(x => [x[0], x[1]]));
   bands.forEach(([name]) => { if (!names.has(name)) names.set(name, null); });
-  put(at('memory-legend'), [[...names].map(([name, b]) => key(name + (b ? ' ' + bytes(b) : ''), colorOf(name)))]);
+  put(at('memory-legend'), [[...names].map(([name, b]) => key(name + (b ? ' ' + bytes(b) : ''), colorOf(name))),
+    el('span', { class: 'soft' }, 'limit ' + bytes(head.limit) + (limitAbove ? ', above the chart' : ''))]);
 }
 
 /* ---- alternatives */

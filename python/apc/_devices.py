@@ -2,62 +2,33 @@
 from __future__ import annotations
 
 import ctypes
-import gc
-import sys
+import functools
 import weakref
-from ctypes import POINTER, c_char_p, c_int64, c_void_p
+from ctypes import c_void_p
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ._errors import Error, Missing
-from ._native import SIZES, TYPES, byref, check
-from ._tensors import CUDA, DLPACK_CODES, DLTensor, numpy_dtype
+from ._native import TYPES, byref, check, library
+from ._tensors import CUDA, dims_of, numpy_dtype
 
 if TYPE_CHECKING:
     from ._model import Model
 
 
-class DLManagedTensor(ctypes.Structure):
-    _fields_ = [("tensor", DLTensor), ("manager", c_void_p), ("deleter", c_void_p)]
-
-
-NAME = b"dltensor"
+NAME = ctypes.create_string_buffer(b"dltensor")
+ctypes.pythonapi.Py_IncRef(ctypes.py_object(NAME))  # capsules may outlive this module when Python ends
 capsule_new = ctypes.pythonapi.PyCapsule_New
-capsule_new.restype, capsule_new.argtypes = ctypes.py_object, [c_void_p, c_char_p, c_void_p]
-capsule_is = ctypes.pythonapi.PyCapsule_IsValid
-capsule_is.restype, capsule_is.argtypes = ctypes.c_int, [ctypes.py_object, c_char_p]
-
-# Held by consumers: the C structs, and the array that owns the memory, by the address of the struct.
-given: dict[int, tuple[Any, ...]] = {}
-# Capsules, by the same address, until a consumer has taken them: it gives them another name, and calls the deleter
-# later.  They have no destructor, as that would run Python code while a consumer's exception is pending, as NumPy's for
-# memory of a device, and would replace this exception.
-offered: dict[int, Any] = {}
+capsule_new.restype, capsule_new.argtypes = ctypes.py_object, [c_void_p, c_void_p, c_void_p]
 
 
-def drop(address: int, given: dict[int, tuple[Any, ...]] = given) -> None:
-    """The deleter of DLPack: any thread may call it."""
-    given.pop(address, None)
-
-
-def drop_unused(*_: Any) -> None:
-    """Drops the capsules that a consumer has refused; called before new ones, and when Python collects garbage."""
-    for address, capsule in list(offered.items()):
-        taken = not capsule_is(capsule, NAME)
-        if taken or sys.getrefcount(capsule) <= CAPSULE_REFERENCES:
-            offered.pop(address, None)
-            if not taken:
-                given.pop(address, None)
-        del capsule
-
-
-CAPSULE_REFERENCES = 4  # of `offered`, of the list of its items, of the variable, of the call
-gc.callbacks.append(drop_unused)
-deleter = ctypes.CFUNCTYPE(None, c_void_p)(drop)
-# A consumer's tensor may outlive this module when Python ends, and then still calls it.
-for kept in (given, drop, deleter):
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(kept))
+@functools.lru_cache(maxsize=None)
+def destructor() -> int:
+    """The destructor of capsules, which is not in Python: it may run while an exception is pending."""
+    functions = (ctypes.cast(f, c_void_p) for f in (ctypes.pythonapi.PyCapsule_IsValid,
+                                                    ctypes.pythonapi.PyCapsule_GetPointer))
+    return int(library().apc_capsule_destructor(*functions))
 
 
 class DeviceArray:
@@ -70,7 +41,6 @@ class DeviceArray:
     def __init__(self, model: "Model", device: int, kind: int, shape: tuple[int, ...], size: int):
         lib, p = model._lib, model._open()
         memory = c_void_p()
-        drop_unused()
         check(p, lib.apc_device_alloc(p, device, size, byref(memory)))
         self.device, self.shape, self.dtype = device, shape, TYPES[kind]
         self.address = int(lib.apc_device_data(memory))
@@ -101,22 +71,10 @@ class DeviceArray:
             raise BufferError("a result on a device goes to another one by its own library, or by numpy()")
         if copy:
             raise BufferError("a copy is made by the consumer")
-        if self.dtype not in DLPACK_CODES:
+        tensor = self._lib.apc_device_dlpack(self._memory, self._kind, len(self.shape), dims_of(self.shape, "the result"))
+        if not tensor:
             raise BufferError(f"DLPack tensors of {self.dtype} are not made; numpy() gives a copy")
-        n = len(self.shape)
-        shape, strides = (c_int64 * n)(*self.shape), (c_int64 * n)()
-        step = 1
-        for i in reversed(range(n)):
-            strides[i], step = step, step * max(1, self.shape[i])
-        code, bits = DLPACK_CODES[self.dtype], 8 * SIZES[self._kind]
-        managed = DLManagedTensor(DLTensor(self.address, CUDA, self.device, n, code, bits, 1,
-                                           ctypes.cast(shape, POINTER(c_int64)), ctypes.cast(strides, POINTER(c_int64)),
-                                           0), None, ctypes.cast(deleter, c_void_p))
-        address = ctypes.addressof(managed)
-        drop_unused()
-        given[address] = (managed, shape, strides, self)
-        capsule = offered[address] = capsule_new(address, NAME, None)
-        return capsule
+        return capsule_new(tensor, ctypes.addressof(NAME), destructor())
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:

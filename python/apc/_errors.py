@@ -60,6 +60,8 @@ class InternalError(Error):
 
 
 CLASSES = {c.code: c for c in (BadInput, UsageError, Undecided, Mismatch, Missing, RunFailed, Late, InternalError)}
+for c in (Error, *CLASSES.values()):
+    c.__module__ = "apc"  # as users name it, also in tracebacks
 
 
 def error(code: int, message: str, diagnostics: Sequence["Diagnostic"] = ()) -> Error:

@@ -57,6 +57,8 @@ FUNCTIONS = {
     "apc_device_alloc": (c_int, [c_void_p, c_int, c_size_t, POINTER(c_void_p)]),
     "apc_device_data": (c_void_p, [c_void_p]),
     "apc_device_free": (None, [c_void_p]),
+    "apc_device_dlpack": (c_void_p, [c_void_p, c_int, c_int, Dims]),
+    "apc_capsule_destructor": (c_void_p, [c_void_p, c_void_p]),
     "apc_device_read": (c_int, [c_void_p, c_size_t, c_void_p, c_size_t]),
     "apc_write_entry": (c_int, [c_void_p, c_char_p, c_char_p, POINTER(c_char_p), c_int]),
     "apc_write_checkpoint": (c_int, [c_void_p, c_char_p, c_int64]),

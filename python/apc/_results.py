@@ -6,6 +6,13 @@ from dataclasses import dataclass, field
 from typing import Any, Mapping
 
 
+def size_text(size: float) -> str:
+    units = ["B", "KiB", "MiB", "GiB", "TiB"]
+    while size >= 1024 and len(units) > 1:
+        size, units = size / 1024, units[1:]
+    return f"{size:.4g} {units[0]}"
+
+
 @dataclass(frozen=True)
 class Diagnostic:
     """A message of the compiler: `severity` ("error", "warning"), `code` ("APC0101"), the text and its place."""
@@ -86,7 +93,7 @@ class Plan:
 
     def __str__(self) -> str:
         split = " x ".join(f"{k} {n}" for k, n in self.degrees.items()) or "one rank"
-        return f"{split} on {self.target}: {self.time_us:.4g} us, {self.memory / 2**20:.1f} MiB per rank"
+        return f"{split} on {self.target}: {self.time_us:.4g} us, {size_text(self.memory)} per rank"
 
     def _repr_html_(self) -> str:
         # The report is a document of its own with style and script, so a frame separates it from the notebook.

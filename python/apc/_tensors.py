@@ -24,8 +24,6 @@ ML_KINDS = {name: TYPES.index(n) for name, n in (
     ("float8_e5m2fnuz", "f8e5m2fnuz"), ("float8_e8m0fnu", "f8e8m0"), ("float4_e2m1fn", "f4e2m1"), ("int4", "i4"),
     ("uint4", "u4"), ("int2", "i2"), ("uint2", "u2"))}
 DLPACK_KINDS = {0: "i", 1: "u", 2: "f", 4: "bf", 6: "bool"}  # DLDataTypeCode
-DLPACK_CODES = {t: c for t in TYPES[:TYPES.index("bool") + 1] for c, w in DLPACK_KINDS.items()
-                if t.rstrip("0123456789") == w}
 HOST_DEVICES = (1, 3, 11)  # kDLCPU, kDLCUDAHost, kDLROCMHost
 CUDA, MANAGED = 2, 13  # kDLCUDA, kDLCUDAManaged
 DEFAULT_STREAM = 1  # CUDA's legacy default stream, in DLPack

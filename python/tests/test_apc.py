@@ -198,6 +198,19 @@ def test_dlpack(mlp):
     assert sys.getrefcount(x) == count  # every capsule has released the array
 
 
+def take(capsule):
+    """Takes the tensor of a capsule, as consumers do; returns a function that ends it, without Python's lock."""
+    from apc import _tensors
+    tensor = _tensors.capsule_pointer(capsule, b"dltensor")
+    used = ctypes.create_string_buffer(b"used_dltensor")
+    ctypes.pythonapi.PyCapsule_SetName(ctypes.py_object(capsule), used)
+    at = tensor + ctypes.sizeof(_tensors.DLTensor) + ctypes.sizeof(ctypes.c_void_p)
+    deleter = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(ctypes.c_void_p.from_address(at).value)
+    del capsule
+    assert used
+    return lambda: deleter(tensor)
+
+
 def on_device(work, gpu):
     """Run by the next test in a process that finds the doubles of CUDA: tensors on a device, with other libraries."""
     class Tensor:
@@ -213,7 +226,7 @@ def on_device(work, gpu):
             self.streams.append(stream)
             return self.array.__dlpack__(stream=stream)
 
-    from apc import _devices, _tensors
+    from apc import _tensors
     with apc.compile(MLP, **{**SMALL, "target": gpu}, save_temps=work) as m:
         m._lib.apc_device_write.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p, ctypes.c_size_t]
 
@@ -248,10 +261,15 @@ def on_device(work, gpu):
             z.__dlpack__(dl_device=(1, 0))
         with pytest.raises((RuntimeError, BufferError), match="[Dd]evice"):
             np.from_dlpack(z)  # NumPy's own error: the memory is not the host's
-        again = given = None
-        gc.collect()
-        assert not _devices.given and not _devices.offered  # every capsule has released its array
+        with pytest.raises(ZeroDivisionError):
+            (z.__dlpack__(), 1 / 0)  # the capsule ends while the exception is pending
+        with pytest.raises(BufferError, match="f8e4m3fn"):
+            apc.DeviceArray(m, 0, 13, (4,), 4).__dlpack__()
+        taken = [take(z.__dlpack__()) for _ in range(3)]
     assert np.array_equal(z.numpy(), y)  # results outlive the model
+    del again, given, z, interface
+    for end in taken:
+        end()
     with apc.compile(ROOT / "examples/llama.apc", gpu, defines=CACHED, dims={"batch": 1, "seq": 4}, tp=2,
                      save_temps=work) as m:
         def decode(at, token):
@@ -286,6 +304,13 @@ def test_contiguous_memory_is_not_copied():
     assert _tensors.memory(x, 0, "x").address == x.ctypes.data
     assert _tensors.memory(Dlpack(x), 0, "x").address == x.ctypes.data
     assert _tensors.memory(x.T, 0, "x").address != x.ctypes.data
+
+
+def test_texts():
+    from apc import _results
+    assert [_results.size_text(n) for n in (0, 1000, 1536, 2**20 * 13.9, 2**50)] == [
+        "0 B", "1000 B", "1.5 KiB", "13.9 MiB", "1024 TiB"]
+    assert f"{apc.BadInput.__module__}.{apc.BadInput.__name__}" == "apc.BadInput"
 
 
 def test_few_bits():

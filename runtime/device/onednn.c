@@ -183,10 +183,28 @@ static void open_beside(const char *path) {
       (void)dlopen(file, RTLD_NOW);
 }
 
-static RtStatus open_as(const char *name, int version, RtError *error) {
+/* Asks the library for its version: its file may have any name. */
+static RtStatus ask_version(const char *name, int *version, RtError *error) {
+  typedef struct Version { /* the beginning of dnnl_version_t */
+    int major, minor, patch;
+  } Version;
+  const Version *(*ask)(void);
+  if (!find("dnnl_version", &ask))
+    return rt_error(error, RT_UNSUPPORTED, "%s is not oneDNN: it has no function dnnl_version", name);
+  const Version *v = ask();
+  *version = v->major;
+  return v->major == 2 || v->major == 3
+             ? RT_OK
+             : rt_error(error, RT_UNSUPPORTED, "%s is oneDNN %d.%d.%d; programs need oneDNN 2 or 3", name, v->major,
+                        v->minor, v->patch);
+}
+
+static RtStatus open_library(const char *name, RtError *error) {
+  int version = 0;
   lib.handle = dlopen(name, RTLD_NOW);
   if (!lib.handle) return RT_OK;
   RtStatus status = openmp_check(lib.handle, name, error);
+  if (!status) status = ask_version(name, &version, error);
   if (status) {
     dlclose(lib.handle);
     lib.handle = NULL;
@@ -198,22 +216,19 @@ static RtStatus open_as(const char *name, int version, RtError *error) {
 }
 
 RtStatus onednn_open(RtError *error) {
-  static const struct {
-    const char *name;
-    int version;
-  } names[] = {{"libdnnl.so.3", 3}, {"libdnnl.so.2", 2}};
+  static const char *const names[] = {"libdnnl.so.3", "libdnnl.so.2"};
   const char *given = getenv(ONEDNN_VARIABLE);
   char said[2][256];
   if (lib.handle) return RT_OK;
   if (given && *given) {
     open_beside(given);
-    RtStatus status = open_as(given, strstr(given, names[0].name) ? names[0].version : names[1].version, error);
+    RtStatus status = open_library(given, error);
     if (!status && !lib.handle)
       status = rt_error(error, RT_UNSUPPORTED, "oneDNN cannot be loaded from " ONEDNN_VARIABLE ": %s", dlerror());
     return status;
   }
   for (int i = 0; i < 2 && !lib.handle; i++) {
-    RtStatus status = open_as(names[i].name, names[i].version, error);
+    RtStatus status = open_library(names[i], error);
     if (status) return status;
     if (!lib.handle) snprintf(said[i], sizeof said[i], "%s", dlerror());
   }

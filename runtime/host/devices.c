@@ -25,6 +25,7 @@ struct ApcDeviceMemory {
   int device;
   void *at;
   size_t bytes;
+  _Atomic int users; /* the caller, and tensors of DLPack */
 };
 
 static void drop(HostTensors *t) {
@@ -193,15 +194,23 @@ ApcStatus apc_device_alloc(ApcModel *m, int device, size_t bytes, ApcDeviceMemor
   a->tensors = m->tensors;
   a->device = device;
   a->bytes = bytes;
+  a->users = 1;
   atomic_fetch_add(&a->tensors->users, 1);
   *out = a;
   return APC_OK;
 }
 
 void *apc_device_data(const ApcDeviceMemory *memory) { return memory->at; }
+int host_device_number(const ApcDeviceMemory *memory) { return memory->device; }
+size_t host_device_bytes(const ApcDeviceMemory *memory) { return memory->bytes; }
+
+ApcDeviceMemory *host_device_hold(ApcDeviceMemory *memory) {
+  atomic_fetch_add(&memory->users, 1);
+  return memory;
+}
 
 void apc_device_free(ApcDeviceMemory *a) {
-  if (!a) return;
+  if (!a || atomic_fetch_sub(&a->users, 1) > 1) return;
   if (a->tensors->owner == getpid()) a->tensors->ops->release(a->tensors->of, a->device, a->at);
   drop(a->tensors);
   free(a);

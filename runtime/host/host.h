@@ -222,6 +222,10 @@ bool host_devices_have(const ApcModel *m, uint32_t number);
 /* Returns the input's tensor if its values are on the host now, else NULL. */
 const Tensor *host_values(const Bound *b);
 void host_devices_free(ApcModel *m);
+/* The memory, which apc_device_free must be called for once more. */
+ApcDeviceMemory *host_device_hold(ApcDeviceMemory *memory);
+int host_device_number(const ApcDeviceMemory *memory);
+size_t host_device_bytes(const ApcDeviceMemory *memory);
 
 /* runtime/host/record.c.  Makes the ranks record, if that is wanted and they do not yet. */
 RtStatus host_record_begin(ApcModel *m);

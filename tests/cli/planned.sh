@@ -112,6 +112,19 @@ expect 0 "not used: --dp is given" "$apc" plan out.onnx --target cpux4 --dp 4
 expect 0 "2 micro-batches" "$apc" plan two.ir -q --target cpux4 --plan out.onnx
 expect 1 "no plan of apc" "$apc" plan two.ir -q --target cpux4 --plan "$examples/gpt-tiny.onnx"
 
+# sizes of the line take the place of those of the file name by name, however they are joined
+expect 0 "" "$apc" plan "$examples/gpt-tiny.onnx" -q --target cpux4 --dim seq=16,batch=4 --emit=onnx=sized.onnx
+expect 0 "not used: --dim=batch=8 changes what is planned" "$apc" plan sized.onnx --target cpux4 --dim batch=8
+check "the other size is lost" grep -q "options of sized.onnx: --dim=seq=16$" err
+expect 0 "Using the plan in sized.onnx" "$apc" plan sized.onnx --target cpux4 --dim batch=4 --dim seq=16
+expect 0 "Using the plan in sized.onnx" "$apc" plan sized.onnx --target cpux4 --dim batch=4
+expect 1 "--dim binds dimension 'batch' to 4" "$apc" plan sized.onnx --target cpux4 --dim-hint batch=8
+expect 0 "" "$apc" plan "$examples/gpt-tiny.onnx" -q --target cpux4 --shape tokens=4,16 --emit=onnx=shaped.onnx
+expect 0 "Using the plan in shaped.onnx" "$apc" plan shaped.onnx --target cpux4
+expect 0 "not used: --shape=tokens=8,16 changes what is planned" "$apc" plan shaped.onnx --target cpux4 \
+  --shape tokens=8,16
+expect 2 "--dim gives 'seq' two sizes" "$apc" plan "$examples/gpt-tiny.onnx" --dim seq=16 --dim batch=2,seq=17
+
 # images: with their channels last in the plan, but not in the graph; both halves of the height exchange their borders
 small="-D depth=18 -D width=8 -D classes=10 -D image=32"
 cat >halves.plan <<'END'

@@ -99,7 +99,7 @@ expect_out "waiting"
 expect_out "predicted for target cpux2: "
 expect_out "note: that target has fixed speeds"
 expect 0 "planned for batch=4, which is 2 here" ./model --bench=1 --dim batch=2 --profile=worst
-expect 0 "of work: " "$apc" inspect trace.json; expect_out "mispredicted"; expect_out "communication: "
+expect 0 "no waiting  predicted   ratio" "$apc" inspect trace.json; expect_out "mispredicted"; expect_out "  communication"
 expect 0 "" "$apc" inspect trace.json --json
 check "kinds of a trace" /usr/bin/python3 -c 'import json
 t, p = json.load(open("out")), json.load(open("profile.json"))

@@ -68,7 +68,7 @@ assert hardware["compute*2"]["saves"] > 0.1 or hardware["bandwidth*2"]["saves"] 
 
 # Layers are folded: all are there, in few groups
 column = {name: k for k, name in enumerate(table["columns"])}
-rows, groups = table["rows"], table["groups"]
+rows, groups = [[name, *table["facts"][k]] for name, k in table["rows"]], table["groups"]
 first = [g for g in groups if not g["outside"] and "fwd" in {table["phases"][rows[k][column["phase"]]] for k in g["ops"]} and
          any(rows[k][column["kind"]] == "attention" for k in g["ops"])]
 assert sum(g["count"] for g in first) == layers and len(groups) < 40, [(g["title"], g["count"]) for g in groups]
@@ -109,4 +109,5 @@ held = memory["weights"] + memory["state"] + sum(b for _, b in memory["classes"]
 peak = max(sum(p[1:1 + len(memory["classes"])]) for p in memory["points"])
 near(held + peak, memory["total"], 1e-3), near(memory["total"], plan["counted_bytes"], 1e-3)
 assert all(p[-1] for p in memory["points"] if sum(p[1:-1]) > 0) and memory["points"] == sorted(memory["points"])
+assert len(text.encode()) < 300_000, len(text.encode())
 print(f"{page}: {len(text.encode())} bytes, {len(groups)} groups, {sum(g['count'] * len(g['ops']) for g in groups)} operations")

@@ -84,6 +84,42 @@ static void on_device(int device, int out_device) {
   apc_device_free(out);
 }
 
+typedef struct Managed { /* DLManagedTensor */
+  char *data;
+  int32_t device_type, device, rank;
+  uint8_t code, bits;
+  uint16_t lanes;
+  int64_t *shape, *strides;
+  uint64_t offset;
+  void *context;
+  void (*deleter)(struct Managed *);
+} Managed;
+
+static const char *capsule_name;
+static int is_named(void *unused, const char *name) { return (void)unused, strcmp(capsule_name, name) == 0; }
+static void *content(void *capsule, const char *name) { return (void)name, capsule; }
+
+/* Tensors for other libraries keep the memory; a leak is found when the process ends. */
+static void shared(void) {
+  const int64_t dims[3] = {2, 0, 4}, full[2] = {ROWS, IN};
+  float x[ROWS * IN];
+  ApcDeviceMemory *a = NULL;
+  CHECK(apc_device_alloc(m, 1, BYTES_X, &a) == APC_OK);
+  CHECK(!apc_device_dlpack(a, APC_F8E4M3FN, 2, full) && !apc_device_dlpack(a, APC_F64, 2, full));
+  CHECK(!apc_device_dlpack(a, APC_F32, APC_MAX_RANK + 1, full) && !apc_device_dlpack(a, APC_F32, -1, full));
+  Managed *t = apc_device_dlpack(a, APC_F32, 2, full), *empty = apc_device_dlpack(a, APC_BOOL, 3, dims);
+  CHECK(t->data == apc_device_data(a) && t->device_type == 2 && t->device == 1 && t->rank == 2 && t->code == 2);
+  CHECK(t->bits == 32 && t->lanes == 1 && t->shape[0] == ROWS && t->strides[0] == IN && t->strides[1] == 1);
+  CHECK(empty->code == 6 && empty->bits == 8 && empty->shape[1] == 0 && empty->strides[0] == 4);
+  ApcCapsuleEnd end = apc_capsule_destructor(is_named, content);
+  capsule_name = "dltensor", end(empty);
+  capsule_name = "used_dltensor", end(t); /* taken: not ended here */
+  CHECK(apc_device_read(a, 0, x, BYTES_X) == APC_OK);
+  apc_device_free(a);
+  CHECK(apc_bind_device_input(m, "x", APC_F32, 2, full, 1, t->data) == APC_OK); /* is memory still */
+  t->deleter(t);
+}
+
 static void refused(void) {
   float x[ROWS * IN] = {0};
   ApcDeviceMemory *a = NULL;
@@ -114,6 +150,7 @@ static void floats(void) {
   host_result(x, y);
   for (int d = 0; d < DEVICES; d++) on_device(d, DEVICES - 1 - d);
   refused();
+  shared();
   CHECK(apc_bind_input(m, "x", APC_F32, 2, shape, x) == APC_OK && apc_run(m, NULL) == APC_OK);
   CHECK(apc_device_alloc(m, 0, 64, &a) == APC_OK);
   apc_close(m);
