@@ -105,10 +105,7 @@ bool import_batch_norm(ImportNode *n) {
   is_buffer(n, input(n, 3)), is_buffer(n, input(n, 4));
   bool says = n->opset < 14 ? import_says_training(n->proto, n->opset) : node_int(n, "training_mode", 0) != 0;
   bool measures = import_trains(n->im) ? import_in_training(n, import_says_training(n->proto, n->opset)) : says;
-  if (measures && !import_trains(n->im))
-    diag_warning(
-        n->b->diags, DIAG_onnx_mode, n->b->loc,
-        "BatchNormalization is in training mode: it takes mean and variance from the batch, not from the file");
+  if (measures && !import_trains(n->im)) import_measures_untrained(n);
   Val x = operand(n, 0, type), scale = operand(n, 1, type), bias = operand(n, 2, type);
   if (!x || !scale || !bias) return false;
   return measures ? by_batch(n, x, scale, bias, type) : by_stored(n, x, scale, bias, type);

@@ -82,6 +82,8 @@ bool import_in_training(ImportNode *n, bool says) {
   return is;
 }
 
+void import_measures_untrained(ImportNode *n) { ARENA_PUSH(n->m->arena, &n->im->modes.measures, n->name); }
+
 static void help_unmet(const Import *im) {
   const ImportModes *m = &im->modes;
   const size_t norms = m->measures.n + m->frozen.n, dropouts = m->drops.n + m->idle.n;
@@ -233,6 +235,10 @@ static void say(const Import *im, const OnnxReads *names, const char *what, cons
 
 void import_end_modes(Import *im) {
   const ImportModes *modes = &im->modes;
+  if (!import_trains(im) && modes->measures.n)
+    diag_warning(im->d, DIAG_onnx_mode, im->loc,
+                 "batch norms in training mode take mean and variance from the batch, not from the file: %s",
+                 import_names_text(im, &modes->measures));
   if (modes->evaluates || !import_trains(im)) return;
   write_statistics(im);
   const OnnxReads always = drawn_always(im);
@@ -244,4 +250,4 @@ void import_end_modes(Import *im) {
   say(im, &always, "random numbers that evaluation draws too", "");
 }
 
-bool import_has_modes(const Import *im) { return im->modes.measures.n || im->modes.drops.n; }
+bool import_has_modes(const Import *im) { return import_trains(im) && (im->modes.measures.n || im->modes.drops.n); }

@@ -89,6 +89,8 @@ void import_rename(Import *im, const char *name, ImportItem *to);   /* the name 
 /* True if a batch norm or dropout computes as in training, in a function that is trained: because the file says so, or
  * because a glob of --train-mode fits its name or that of its module.  Notes what was decided. */
 bool import_in_training(ImportNode *n, bool says);
+/* Notes a batch norm that computes as in training although the model is not trained. */
+void import_measures_untrained(ImportNode *n);
 /* True if the file says so of a batch norm: by its attribute or its outputs, or by the exporter's notes. */
 bool import_says_training(const Onnx__NodeProto *node, int64_t opset);
 /* True if running variances move towards the unbiased variance of the batch, as PyTorch's do; ONNX says the biased. */

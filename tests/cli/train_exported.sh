@@ -193,7 +193,7 @@ check "a module that is called twice" /usr/bin/python3 twice.py
 expect 1 "a running statistic is computed" "$apc" plan computed.onnx --train mse --batch 6
 
 # Without --train the file is computed as it says: by the batch.
-expect 0 "takes mean and variance from the batch" "$apc" run trained.onnx --input x=@image.npy --output y=@y.npy
+expect 0 "batch norms in training mode take mean and variance from the batch" "$apc" run trained.onnx --input x=@image.npy --output y=@y.npy
 check "by the batch" /usr/bin/python3 -c 'import numpy as np; y = np.load("y.npy"); assert abs(y.mean((0, 2, 3))).max() < 1e-5 and abs(y.var((0, 2, 3)) - 1).max() < 1e-4'
 
 # Dropout: masks are those of one rank however the step is cut, differ in every step, and are absent in evaluation.
@@ -237,6 +237,8 @@ for file in zero plain idle; do
   step $file
   check "$file drops nothing" test "$(sort -u $file.losses)" = 1
 done
+expect 0 'dropouts that drop values: "path"' "$apc" plan path.onnx --train mse --batch 8
+check "its mask is not drawn in evaluation" bash -c '! grep -q "evaluation draws" err'
 step all
 check "a ratio of 1 drops all" test "$(sort -u all.losses)" = 0
 step noise
@@ -257,4 +259,4 @@ expect 2 "--train-mode *: the file has no batch norm or dropout" "$apc" plan pla
 expect 5 "inserting a dropout" "$apc" plan plain.onnx --train mse --batch 8 --train-mode 'h=dropout(0.1)'
 expect 2 "--train-mode needs --train" "$apc" plan frozen.onnx --train-mode bn
 expect 2 "--train-mode needs an .onnx model" "$apc" plan "$source_dir/examples/mlp.apc" -D layers=2 -D d=12 --train mse --batch 8 --train-mode '*'
-summary 120 100
+summary 130 106
