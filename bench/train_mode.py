@@ -39,8 +39,8 @@ MODELS = {  # name: (package, size of its images where it needs a larger one)
     "mnasnet0_5": ("torchvision", 0), "googlenet": ("torchvision", 0),
     "resnet10t": ("timm", 0), "ghostnet_050": ("timm", 0), "repvgg_a0": ("timm", 0), "levit_128s": ("timm", 224),
 }
-DEFAULT = ["resnet18", "vgg11_bn", "mobilenet_v2", "mobilenet_v3_small", "shufflenet_v2_x0_5", "efficientnet_b0",
-           "regnet_y_400mf", "mnasnet0_5", "resnet10t", "ghostnet_050"]
+DEFAULT = ["resnet18", "densenet121", "mobilenet_v2", "mobilenet_v3_small", "shufflenet_v2_x0_5", "efficientnet_b0",
+           "regnet_y_400mf", "repvgg_a0", "resnet10t", "ghostnet_050"]
 
 
 def make(name):
