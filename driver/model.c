@@ -333,6 +333,9 @@ static bool load_file(const ModelOptions *o, Model *model) {
         o->diags, DIAG_usage_option, (Loc){0},
         "--untie needs an .onnx model, whose exporter writes equal tensors once; %s has a weight for each",
         model->path);
+  if (o->train && o->train->rules && o->train->rules->modes.n)
+    return diag_error(o->diags, DIAG_usage_option, (Loc){0},
+                      "--train-mode needs an .onnx model; %s says itself what differs in training", model->path);
   return load_text(o, model) && bind_dims(o, model->m);
 }
 

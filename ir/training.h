@@ -1,7 +1,8 @@
 /* ir/training.h - facts about the training of weights that a model's file does not contain.
  *
- * TrainingRules are the user's options: --trainable, --freeze, --tie, --untie, --pad.  TrainingFacts is the knowledge
- * of the model's reader about weights, beyond the module; passes/train applies it.  Names are those of weights.
+ * TrainingRules are the user's options: --trainable, --freeze, --tie, --untie, --pad, --train-mode.  TrainingFacts is
+ * the knowledge of the model's reader about weights, beyond the module; passes/train applies it.  Names are those of
+ * weights.
  */
 #ifndef APC_IR_TRAINING_H
 #define APC_IR_TRAINING_H
@@ -43,6 +44,10 @@ typedef struct TrainingRules {
     TrainingPad *items;
     size_t n, cap;
   } pads;
+  struct {
+    const char **items;
+    size_t n, cap;
+  } modes; /* globs of operations that compute as in training */
 } TrainingRules;
 
 /* A weight whose slices along some dimensions are equal, because the file repeats a part of it. */

@@ -173,6 +173,15 @@ static bool add_pad(Tool *t, TrainingRules *r, const char *value) {
   return true;
 }
 
+/* A glob alone: where an exporter removed a dropout, the file does not say. */
+static bool add_mode(Tool *t, TrainingRules *r, const char *value) {
+  if (strchr(value, '='))
+    return diag_error(t->diags, DIAG_later_train_mode, (Loc){0},
+                      "--train-mode %s: inserting a dropout that is not in the file is not built yet", value);
+  ARENA_PUSH(t->arena, &r->modes, value);
+  return true;
+}
+
 /* Collects the options about weights, in the order of the command line. */
 static bool training_rules(Tool *t, TrainingRules *r) {
   bool ok = true;
@@ -183,6 +192,7 @@ static bool training_rules(Tool *t, TrainingRules *r) {
       case OPT_trainable: ARENA_PUSH(t->arena, &r->globs, ((TrainingGlob){u->value, true})); break;
       case OPT_freeze: ARENA_PUSH(t->arena, &r->globs, ((TrainingGlob){u->value, false})); break;
       case OPT_untie: ARENA_PUSH(t->arena, &r->untied, u->value); break;
+      case OPT_train_mode: ok = add_mode(t, r, u->value) && ok; break;
       case OPT_pad: ok = add_pad(t, r, u->value) && ok; break;
       case OPT_tie:
         split_binding(t->arena, u->value, strlen(u->value), &tie.kept, &tie.tied);
@@ -197,8 +207,8 @@ static bool training_rules(Tool *t, TrainingRules *r) {
 /* Reads --train and --optimizer; options that only --train gives a meaning are errors without it. */
 static bool train_options(Tool *t, ModelOptions *o) {
   const char *loss = option_text(&t->options, OPT_train);
-  const OptionId of_training[] = {OPT_optimizer, OPT_batch, OPT_zero,  OPT_trainable,
-                                  OPT_freeze,    OPT_tie,   OPT_untie, OPT_pad};
+  const OptionId of_training[] = {OPT_optimizer, OPT_batch, OPT_zero, OPT_trainable, OPT_freeze,
+                                  OPT_tie,       OPT_untie, OPT_pad,  OPT_train_mode};
   bool sharded = option_given(&t->options, OPT_zero) && strcmp(option_text(&t->options, OPT_zero), "0") != 0;
   for (size_t i = 0; !loss && i < sizeof of_training / sizeof *of_training; i++)
     if (of_training[i] == OPT_zero ? sharded : option_given(&t->options, of_training[i]))

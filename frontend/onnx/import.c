@@ -422,8 +422,8 @@ static bool import_node(Import *im, size_t i) {
          errors = im->d->errors;
   Val *before = ARENA_ARRAY(im->m->arena, Val, proto->n_input);
   for (size_t k = 0; k < proto->n_input; k++) before[k] = n.in[k] ? n.in[k]->val : 0;
-  bool ok =
-      (!known || check_node(&n)) && takes_sequences(&n) && n.op->import(&n) && !n.failed && import_left_out(&n, i);
+  bool ok = (!known || check_node(&n)) && takes_sequences(&n) && (import_keeps_all(&n) || n.op->import(&n)) &&
+            !n.failed && import_left_out(&n, i);
   if (im->m->expr_fault && im->d->errors == errors) ok = node_error(&n, "%s", im->m->expr_fault);
   if (!ok && im->d->errors == errors) node_error(&n, "cannot be imported"); /* never fail silently */
   if (!ok) import_bind_operands(&n);
@@ -515,11 +515,12 @@ static void note_places(const Import *im, OnnxPlaces *out) {
   }
 }
 
+/* `evaluates`: builds @eval beside @main, which has been imported.  *modes: true if the two would differ. */
 static bool attempt(Module *m, OnnxFile *file, const OnnxImportOptions *options, OnnxAssumptions *assumptions,
-                    Diags *diags) {
+                    bool evaluates, bool *modes, Diags *diags) {
   ImportGraph g = {.proto = onnx_file_model(file)->graph};
   TrainingFacts nobody, *facts = options && options->facts ? options->facts : &nobody;
-  Import im = {.m = m, .file = file, .d = diags, .g = &g, .facts = facts};
+  Import im = {.m = m, .file = file, .d = diags, .g = &g, .facts = facts, .modes = {.evaluates = evaluates}};
   *facts = (TrainingFacts){0};
   im.loc.file = module_string(m, onnx_file_path(file));
   im.dims = (OnnxDims){m, options, options ? ARENA_ARRAY(m->arena, bool, options->ndims) : NULL, assumptions};
@@ -528,7 +529,7 @@ static bool attempt(Module *m, OnnxFile *file, const OnnxImportOptions *options,
   im.rules = options ? options->operators : NULL;
   if (options && (options->training || options->weights) && g.proto) im.kinds = import_kinds(m->arena, g.proto);
   import_value_infos(&im);
-  im.b = builder_new(m, module_func_add(m, "main", 1), diags);
+  im.b = builder_new(m, module_func_add(m, evaluates ? "eval" : "main", 1), diags);
   im.b.loc = im.loc;
   im.evaluation = (Evaluation){.m = m, .f = im.b.f};
   if (!read_opset(&im) || !check_rules(&im)) return false;
@@ -541,7 +542,10 @@ static bool attempt(Module *m, OnnxFile *file, const OnnxImportOptions *options,
   im.b.loc = im.loc;
   if (!import_graph_order(&im)) return false;
   import_trained(&im);
-  ok = import_ties(&im) && import_graph_mark_live(&im, NULL) && import_live_nodes(&im) && build_outputs(&im);
+  ok = import_ties(&im) && import_graph_mark_live(&im, NULL) && import_live_nodes(&im) && build_outputs(&im) &&
+       import_check_modes(&im);
+  if (ok) import_end_modes(&im);
+  *modes = import_has_modes(&im);
   const OnnxSharding *sharding = ok && !(options && options->planned) ? import_sharding(&im) : NULL;
   if (options && options->sharding) *options->sharding = sharding;
   if (ok && options && options->places) note_places(&im, options->places);
@@ -559,20 +563,35 @@ static void warn_of_assumptions(const OnnxAssumptions *a, const char *file, Diag
                    a->items[i].or_one ? arena_printf(diags->arena, ", but for 1: --dim %s=1", a->items[i].name) : "");
 }
 
+/* Imports the graph once more, as it computes in evaluation.  It has the weights and sizes of the first function, and
+ * its warnings are the same. */
+static bool import_eval(Module *m, OnnxFile *file, const OnnxImportOptions *options, OnnxAssumptions *assumptions,
+                        Diags *diags) {
+  OnnxImportOptions again = *options;
+  const size_t n = diags->n, warnings = diags->warnings;
+  bool modes;
+  again.facts = NULL, again.sharding = NULL, again.places = NULL;
+  if (!attempt(m, file, &again, assumptions, true, &modes, diags)) return false;
+  diags->n = n, diags->warnings = warnings;
+  import_read_statistics(m);
+  return true;
+}
+
 /* New assumptions on dimensions change sizes that the function already has, so each attempt builds it anew. */
 bool onnx_import(Module **m, OnnxFile *file, const OnnxImportOptions *options, Diags *diags) {
   OnnxAssumptions assumptions = {.arena = arena_new()};
   const size_t n = diags->n, errors = diags->errors, warnings = diags->warnings;
   const size_t most = MAX_ATTEMPTS + (options ? options->nvalues : 0);
-  bool ok;
+  bool ok, modes = false;
   for (size_t i = 1;; i++) {
     assumptions.news = false;
     *m = module_new();
-    ok = attempt(*m, file, options, &assumptions, diags);
+    ok = attempt(*m, file, options, &assumptions, false, &modes, diags);
     if (ok || !assume_learn(*m, &assumptions) || i >= most) break;
     diags->n = n, diags->errors = errors, diags->warnings = warnings;
     module_free(*m);
   }
+  if (ok && modes) ok = import_eval(*m, file, options, &assumptions, diags);
   if (ok) warn_of_assumptions(&assumptions, module_string(*m, onnx_file_path(file)), diags);
   arena_free(assumptions.arena);
   return ok;

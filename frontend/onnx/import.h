@@ -6,7 +6,10 @@
  * import (evaluate.h), so that every extent is an expression of the input dimensions.
  *
  * Not done: sequences of unknown length (import_sequence.c), optionals, strings, training information; control flow
- * whose sizes depend on data (import_control.c).  Dropout and batch normalisation have their inference meaning.
+ * whose sizes depend on data (import_control.c).
+ *
+ * If training is asked for, nodes in training mode compute as in training in "main", and function "eval" is added, in
+ * which they do not (import_mode.c).
  *
  * An input whose value is given (OnnxValue) may become part of the function: operators that need a constant then see
  * one.  It stays an input, whose operation lists the only elements that a caller may give (ir/ops.def).

@@ -71,6 +71,26 @@ const char *import_kind_called(Arena *a, const OnnxKinds *k, const char *initial
  * quotes, by their name in the program. */
 OnnxQuoted import_kind_quoted(Arena *a, const Onnx__NodeProto *node);
 const OnnxReads *import_kind_parameters(const OnnxKinds *k);
+/* Number i of the buffers that the node quotes; false if there are not so many. */
+bool import_kind_buffer(Arena *a, const Onnx__NodeProto *node, int i, OnnxQuotedName *out);
+
+/* A running statistic: a param of the module, and its value after the nodes so far, of the param's type. */
+typedef struct ImportStatistic {
+  const char *param;
+  Val value;
+} ImportStatistic;
+
+/* Nodes that compute otherwise in training (import_mode.c). */
+typedef struct ImportModes {
+  bool evaluates;                          /* the function is @eval of a model that is trained */
+  OnnxReads measures, frozen, drops, idle; /* names of batch norms and dropouts, by what was decided */
+  OnnxReads draws, noise;                  /* nodes that draw random numbers; those that evaluation leaves out */
+  bool *met;                               /* by glob of --train-mode: it fits a node */
+  struct {
+    ImportStatistic *items;
+    size_t n, cap;
+  } statistics;
+} ImportModes;
 
 struct Import {
   Module *m;
@@ -88,6 +108,7 @@ struct Import {
   const struct OnnxRules *rules; /* of operators; NULL if none */
   const OnnxKinds *kinds;        /* for training; NULL if the file has no notes */
   TrainingFacts *facts;          /* of the weights; never NULL */
+  ImportModes modes;
   const char *
       *biases; /* by node of the model's graph: a weight that its exporter left out; NULL if none (import_ties.c) */
 };
@@ -147,12 +168,25 @@ const char *import_names_text(const Import *im, const OnnxReads *names);
 
 /* import_ties.c: weights that are stored once but are several, and the reverse. */
 bool import_ties(Import *im); /* false after an error */
-/* Adds the bias that the exporter left out, if any, to the node's result. */
+/* import_left_out.c: adds the bias that the exporter left out, if any, to the node's result. */
 bool import_left_out(ImportNode *n, size_t node);
 /* The item that operand `operand` of node `node` reads, where `item` is several weights. */
 ImportItem *import_item_at(const Import *im, ImportItem *item, size_t node, size_t operand);
 /* Marks the nodes that the graph's outputs need, except outputs that are not `wanted` (by output; NULL: all are). */
 bool import_graph_mark_live(Import *im, const bool *wanted);
+
+/* import_mode.c.  True if that batch norm takes its statistics from the batch. */
+bool import_measures(const Import *im, const Onnx__NodeProto *node, const char *name);
+/* True if it has set the result: in evaluation a random mask divided by its probability is 1. */
+bool import_keeps_all(ImportNode *n);
+/* After the nodes: false after an error, for a glob that fits no node. */
+bool import_check_modes(const Import *im);
+/* Writes the running statistics, and says what was decided. */
+void import_end_modes(Import *im);
+/* True if the trained model computes otherwise in evaluation. */
+bool import_has_modes(const Import *im);
+/* Makes all functions read the running statistics as states. */
+void import_read_statistics(Module *m);
 
 /* import_sharding.c: returns the multi-device annotations, and warns of faults in them.  The graph is imported. */
 const OnnxSharding *import_sharding(const Import *im);

@@ -126,7 +126,7 @@ static const char *full_name(Arena *a, const char *called, const char *scopes) {
   for (const char *p = scopes ? strchr(scopes, '\'') : NULL; p;) {
     const char *end = strchr(p + 1, '\'');
     if (!end) break;
-    const char *module = arena_strndup(a, p + 1, (size_t)(end - p - 1)), *begins = program_name(a, 'p', module);
+    const char *module = arena_strndup(a, p + 1, (size_t)(end - p - 1)), *begins = program_name(a, *called, module);
     size_t n = strlen(begins);
     if (*module && strlen(module) > strlen(best) && strncmp(called, begins, n) == 0 && called[n] == '_')
       best = module, rest = called + n + 1;
@@ -146,6 +146,27 @@ OnnxQuoted import_kind_quoted(Arena *a, const Onnx__NodeProto *node) {
     if (called[0] == 'p') ARENA_PUSH(a, &list, ((OnnxQuotedName){called, full_name(a, called, scopes)}));
   if (n) onnx_overlay__node_proto__free_unpacked(n, NULL);
   return list;
+}
+
+bool import_kind_buffer(Arena *a, const Onnx__NodeProto *node, int i, OnnxQuotedName *out) {
+  OnnxOverlay__NodeProto *n = onnx_node_overlay(node);
+  const char *text = n ? value_of(n->metadata_props, n->n_metadata_props, node_key) : NULL,
+             *scopes = n ? value_of(n->metadata_props, n->n_metadata_props, scopes_key) : NULL;
+  bool found = false;
+  for (const char *called; !found && (called = next_quoted(a, &text));)
+    if (called[0] == 'b' && i-- == 0) *out = (OnnxQuotedName){called, full_name(a, called, scopes)}, found = true;
+  if (n) onnx_overlay__node_proto__free_unpacked(n, NULL);
+  return found;
+}
+
+/* PyTorch 2.5 and later writes a batch norm in training mode as one in inference mode, but quotes it. */
+bool import_kind_measures(const Onnx__NodeProto *node) {
+  OnnxOverlay__NodeProto *n = onnx_node_overlay(node);
+  const char *text = n ? value_of(n->metadata_props, n->n_metadata_props, node_key) : NULL;
+  const char *call = text ? strstr(text, "aten._native_batch_norm_legit_functional.") : NULL;
+  bool is = call && strstr(call, ", True, ");
+  if (n) onnx_overlay__node_proto__free_unpacked(n, NULL);
+  return is;
 }
 
 const OnnxReads *import_kind_parameters(const OnnxKinds *k) { return &k->order; }

@@ -1,8 +1,8 @@
 /* frontend/onnx/import_norm.c - ONNX normalisations.
  *
  * Norms over the last dimensions are the IR's norm (over one dimension; several are reshaped into one) followed by
- * scale and bias.  Batch normalisation has its inference meaning.  Where the standard allows mixed types, results of
- * two types have the wider one.
+ * scale and bias.  Batch normalisation is import_batch.c.  Where the standard allows mixed types, results of two types
+ * have the wider one.
  */
 #include "frontend/onnx/import_private.h"
 
@@ -22,18 +22,14 @@ static Val norm_from(ImportNode *n, Val x, int axis, const char *kind, double ep
   return build_reshape(n->b, norm_last(n, build_reshape(n->b, x, axis + 1, dims), kind, eps), t->rank, t->dims);
 }
 
-/* Reshapes [C] to align with dimension 1 of a tensor of that rank. */
-static Val per_channel(ImportNode *n, Val c, int rank) {
-  return insert_dims(n, c, ((1u << (rank - 1)) - 1) & ~1u, rank - 1);
-}
+Val per_channel(ImportNode *n, Val c, int rank) { return insert_dims(n, c, ((1u << (rank - 1)) - 1) & ~1u, rank - 1); }
 
-static Val scale_and_shift(ImportNode *n, Val x, Val scale, Val bias) {
+Val scale_and_shift(ImportNode *n, Val x, Val scale, Val bias) {
   if (scale) x = binary(n, OP_mul, x, scale);
   return bias ? binary(n, OP_add, x, bias) : x;
 }
 
-/* The smallest type that holds the numbers of both. */
-static DType wider(DType a, DType b) { return a == b ? a : a == DT_f64 || b == DT_f64 ? DT_f64 : DT_f32; }
+DType wider(DType a, DType b) { return a == b ? a : a == DT_f64 || b == DT_f64 ? DT_f64 : DT_f32; }
 
 /* The mean and 1 / sqrt(variance + eps), further outputs of LayerNormalization; built only if used.  Their type is
  * stash_type, and they are computed in at least f32. */
@@ -72,7 +68,7 @@ static bool last_dims_norm(ImportNode *n, const char *kind) {
 bool import_layer_norm(ImportNode *n) { return last_dims_norm(n, "layer"); }
 bool import_rms_norm(ImportNode *n) { return last_dims_norm(n, "rms"); }
 
-static bool channels_fit(ImportNode *n) {
+bool channels_fit(ImportNode *n) {
   const Type *t = input_type(n, 0);
   if (t->rank < 2) return node_error(n, "needs a batch and a channel dimension, not %s", import_type_string(n->m, t));
   for (size_t i = 1; i < n->proto->n_input; i++)
@@ -80,38 +76,6 @@ static bool channels_fit(ImportNode *n) {
       return node_error(n, "input %zu is %s, not one number per channel of %s", i,
                         import_type_string(n->m, input_type(n, i)), import_type_string(n->m, t));
   return true;
-}
-
-/* Marks a value that training measures and does not learn, in whatever type it is read. */
-static void is_buffer(const ImportNode *n, Val v) {
-  const Op *op = v ? op_of(n->b->f, v) : NULL;
-  while (op && (op->kind == OP_cast || op->kind == OP_copy)) op = op_of(n->b->f, op->in[0]);
-  if (op && op->kind == OP_param) module_param(n->m, op_str(op, AT_name))->trainable = false;
-}
-
-/* An input of a batch normalisation, cast to the type of the computation. */
-static Val batch_operand(ImportNode *n, size_t i, DType type) {
-  Val v = input(n, i);
-  return v ? build_cast(n->b, v, type) : 0;
-}
-
-bool import_batch_norm(ImportNode *n) {
-  if (!channels_fit(n)) return false;
-  if (node_int(n, "training_mode", 0) != 0) return node_error(n, "training_mode is 1: export the model for inference");
-  for (size_t i = 1; i < n->proto->n_output; i++)
-    if (wants(n, i)) return node_error(n, "output %zu only exists in training", i);
-  int rank = input_type(n, 0)->rank;
-  DType to = input_type(n, 0)->dtype, type = to;
-  for (size_t i = 1; i < 5; i++) type = wider(type, input_type(n, i)->dtype);
-  is_buffer(n, input(n, 3)), is_buffer(n, input(n, 4));
-  Val x = batch_operand(n, 0, type), scale = batch_operand(n, 1, type), bias = batch_operand(n, 2, type),
-      mean = batch_operand(n, 3, type), variance = batch_operand(n, 4, type);
-  if (!x || !scale || !bias || !mean || !variance) return false;
-  Val factor = binary(n, OP_mul, scale,
-                      build_unary(n->b, OP_rsqrt, binary_number(n, OP_add, variance, node_float(n, "epsilon", 1e-5f))));
-  Val shift = binary(n, OP_sub, bias, binary(n, OP_mul, mean, factor));
-  Val y = scale_and_shift(n, x, per_channel(n, factor, rank), per_channel(n, shift, rank));
-  return y && import_set_output(n, 0, build_cast(n->b, y, to));
 }
 
 bool import_instance_norm(ImportNode *n) {

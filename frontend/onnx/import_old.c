@@ -43,7 +43,8 @@ bool import_old_prelu(ImportNode *n) {
 }
 
 bool import_old_batch_norm(ImportNode *n) {
-  if (node_int(n, "is_test", 0) == 0) return node_error(n, "is_test is 0: export the model for inference");
+  if (node_int(n, "is_test", 0) == 0)
+    return node_error(n, "is_test is 0, which was training mode before operator set 7: export the model again");
   if (node_int(n, "spatial", 1) == 0 && input_type(n, 0)->rank > 2)
     return node_error(n, "statistics per element (spatial=0) are not supported");
   return import_batch_norm(n);

@@ -76,13 +76,34 @@ bool import_ruled(ImportNode *n);  /* imports one for which the user gives a rul
 /* Reports an error of the node; returns false. */
 __attribute__((format(printf, 2, 3))) bool node_error(ImportNode *n, const char *format, ...);
 OnnxFile *import_file(const Import *im);
-bool import_trains(const Import *im); /* true if gradients are needed */
+bool import_trains(const Import *im);    /* true if gradients are needed */
+bool import_evaluates(const Import *im); /* true while @eval is imported beside @main */
 Evaluation *import_evaluation(Import *im);
 /* The declaration of a value in the graph; NULL if none. */
 const Onnx__ValueInfoProto *import_value_info(const Import *im, const char *value);
 const Expr *import_dim(Import *im, const char *value, size_t k,
                        const Onnx__TensorShapeProto__Dimension *d); /* dims.h */
 void import_rename(Import *im, const char *name, ImportItem *to);   /* the name refers to that item from now on */
+
+/* ---- nodes that compute otherwise in training (import_mode.c) */
+
+/* True if a batch norm or dropout computes as in training, in a function that is trained: because the file says so, or
+ * because a glob of --train-mode fits its name or that of its module.  Notes what was decided. */
+bool import_in_training(ImportNode *n, bool says);
+/* Notes a batch norm that computes as in training although the model is not trained. */
+void import_measures_untrained(ImportNode *n);
+/* True if the file says so of a batch norm: by its attribute or its outputs, or by the exporter's notes. */
+bool import_says_training(const Onnx__NodeProto *node, int64_t opset);
+/* True if running variances move towards the unbiased variance of the batch, as PyTorch's do; ONNX says the biased. */
+bool import_is_unbiased(const Import *im);
+/* The value of a running statistic after the nodes so far, where `v` is the value that the node reads. */
+Val import_statistic(ImportNode *n, Val v);
+/* Sets it; the value reaches the state when the graph ends.  False after an error: `v` is no tensor of the file. */
+bool import_set_statistic(ImportNode *n, Val v, Val next);
+/* Notes a node that draws random numbers. */
+void import_draws(ImportNode *n);
+/* True if the file's notes say that PyTorch exported this batch norm in training mode, although the node does not. */
+bool import_kind_measures(const Onnx__NodeProto *node);
 
 /* ---- inputs */
 
@@ -197,6 +218,15 @@ Val log_softmax(ImportNode *n, Val x, int axis);
 Val matmul(ImportNode *n, Val x, Val y);            /* as MatMul */
 Val convolution(ImportNode *n, Val x, Val weights); /* as Conv, with the node's attributes, without bias */
 Val to_bool(ImportNode *n, Val x);
+/* Of norms: c [channels] reshaped to align with dimension 1 of a tensor of that rank; x * scale + bias, where 0 stands
+ * for none; the smallest type that holds the numbers of both; false after an error if an input from the second on is
+ * not one number per channel of the first. */
+Val per_channel(ImportNode *n, Val c, int rank);
+Val scale_and_shift(ImportNode *n, Val x, Val scale, Val bias);
+DType wider(DType a, DType b);
+bool channels_fit(ImportNode *n);
+/* Uniform numbers in [0, 1) of that type, or standard normal ones, which follow from the node's name and `seed`. */
+Val import_random_values(ImportNode *n, const char *kind, const Type *type, int64_t seed);
 Val import_scalar_i64(ImportNode *n, const Expr *value); /* i64[] */
 Val iota_i64(ImportNode *n, int rank, const Expr *const *dims, int axis);
 Val import_known_value(ImportNode *n, const ImportKnown *k);

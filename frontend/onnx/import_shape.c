@@ -8,19 +8,6 @@ bool import_identity(ImportNode *n) {
   return true;
 }
 
-/* Dropout in inference (or with a ratio of 0): the input itself, and a mask of true. */
-bool import_dropout(ImportNode *n) {
-  ImportKnown training = input_known(n, 2);
-  double ratio = 0.5;
-  bool off = !has_input(n, 2) || (training.n == 1 && ex_is_const(training.items[0], 0));
-  if (!off && !training.items) return input_refused(n, 2, "training_mode");
-  if (!off && !(input_number(n, 1, &ratio) && ratio == 0))
-    return node_error(n, "training_mode is true: export the model for inference");
-  import_set_alias(n, 0, n->in[0]);
-  DType mask = n->opset < 10 ? input_type(n, 0)->dtype : DT_bool;
-  return !wants(n, 1) || import_set_output(n, 1, build_splat(n->b, type_with_dtype(n->m, input_type(n, 0), mask), 1));
-}
-
 /* True if both shapes have equally many elements.  If each shape has one extent that the other lacks, these must be
  * equal. */
 static bool equal_elements(ImportNode *n, const Type *x, const Type *y) {

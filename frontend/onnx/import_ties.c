@@ -268,6 +268,39 @@ static void untie_statistics(Ties *t, ImportItem *item, const ImportUses *uses, 
   }
 }
 
+/* The name of the statistic that use `i` reads, where batch norms that measure the batch read equal tensors that the
+ * file stores once; NULL for the tensor itself.  PyTorch's newer exporter notes it; otherwise each node has its own. */
+static const char *statistic_of_use(const Ties *t, const ImportItem *item, const ImportUses *uses, size_t i) {
+  Arena *a = t->im->m->arena;
+  OnnxQuotedName q;
+  if (t->im->kinds) {
+    bool known = import_kind_buffer(a, node_of(t, uses->items[i]), (int)uses->items[i].operand - 3, &q);
+    return known && strcmp(q.called, import_kind_called(a, t->im->kinds, item->name)) != 0 ? q.name : NULL;
+  }
+  const char *apart = weight_uses(t, item).n ? ".statistics" : ""; /* as untie_statistics names it */
+  return i > 0 && all_equal(t->im, &item->data) ? arena_printf(a, "%s%s.%zu", item->name, apart, i) : NULL;
+}
+
+/* Separates the statistics of batch norms that measure the batch, as weights are.  (An Identity of the older exporter
+ * has separated them already.) */
+static void untie_measured(Ties *t, ImportItem *item) {
+  const struct Safetensors *weights = t->im->dims.options->weights;
+  ImportUses all = import_uses_of(t->im, item->name), uses = {0};
+  NameMap made = {0};
+  for (size_t i = 0; i < all.n && !import_is_traced(t->im); i++)
+    if (is_op(node_of(t, all.items[i]), "BatchNormalization") && all.items[i].operand >= 3)
+      ARENA_PUSH(t->im->m->arena, &uses, all.items[i]);
+  for (size_t i = 0; i < uses.n && uses.n > 1; i++) {
+    const char *name = statistic_of_use(t, item, &uses, i), *node = t->im->g->names[uses.items[i].node];
+    if (!name ||
+        !(weights ? safetensors_find(weights, name) != NULL : import_measures(t->im, node_of(t, uses.items[i]), node)))
+      continue;
+    ImportItem *copy = name_find(&made, name);
+    if (!copy) name_put(t->im->m->arena, &made, name, copy = copy_of(t, item, free_name(t, name)));
+    read_apart(t, item, uses.items[i], copy);
+  }
+}
+
 static void untie(Ties *t, ImportItem *item) {
   ImportUses all = import_uses_of(t->im, item->name), uses = weight_uses(t, item);
   if (uses.n < all.n && all.n > 1) untie_statistics(t, item, &all, uses.n > 0);
@@ -463,26 +496,6 @@ static void find_bias(Ties *t, size_t node) {
   ARENA_PUSH(t->im->m->arena, &t->im->facts->reads, ((TrainingRead){name, node, 2}));
 }
 
-bool import_left_out(ImportNode *n, size_t node) {
-  const Import *im = n->im;
-  const char *name = im->biases && !im->g->outer ? im->biases[node] : NULL;
-  if (!name || !n->out[0] || !n->out[0]->val) return true;
-  Val y = n->out[0]->val;
-  const Type *type = type_of(n->b->f, y);
-  if (type->rank < 2 || type->dims[1]->kind != EX_CONST) return true;
-  const Type *own = type_get(n->m, type->dtype, 1, &type->dims[1]);
-  Param *p = module_param(n->m, name);
-  if (p && p->type != own) return node_error(n, "the left-out bias \"%s\" has another type in an earlier node", name);
-  if (!p) {
-    p = module_param_add(n->m, name, own);
-    p->loc = (Loc){.file = n->b->loc.file, .node = p->name};
-  }
-  Attr a = attr_ints(n->m, AT_dims, 1, (int64_t[]){1});
-  Val bias = build_param(n->b, name);
-  bias = build_op(n->b, &(OpSpec){.kind = OP_broadcast, .nin = 1, .in = &bias, .type = type, .nattrs = 1, .attrs = &a});
-  return import_set_output(n, 0, build_binary(n->b, OP_add, y, bias));
-}
-
 /* ---- what the exporter changed */
 
 /* True for weights that PyTorch's older exporter computed, where it merged convolutions with norms. */
@@ -564,6 +577,7 @@ bool import_ties(Import *im) {
   find_asked(&t);
   for (size_t i = 0; i < n; i++)
     if (is_weight(initializer(&t, i))) untie(&t, initializer(&t, i));
+  for (size_t i = 0; i < n; i++) untie_measured(&t, initializer(&t, i));
   for (size_t i = 0; i < n; i++) {
     ImportItem *item = initializer(&t, i);
     tie_transposed(&t, item);

@@ -75,12 +75,23 @@ static Val const_ints(ImportNode *n, const Type *type, int count, const int64_t 
 
 enum { CONST_FLOATS = 16, FOLD_BYTES = 1 << 20 };
 
-/* Adds a weight: a param that refers to its bytes in the file. */
+/* True if the param is that tensor of the file. */
+static bool is_of_tensor(const Module *m, const Param *p, const ImportItem *item, const OnnxBlob *blob,
+                         const Type *type) {
+  return p->init == INIT_BLOB && p->type == type && p->offset == item->data.offset && p->blob >= 0 &&
+         strcmp(m->blobs.items[p->blob].path, blob->path) == 0;
+}
+
+/* Adds a weight: a param that refers to its bytes in the file.  @eval has those of @main. */
 static Param *add_param(ImportNode *n, const ImportItem *item, const Type *type) {
   Module *m = n->m;
   OnnxBlob blob = onnx_file_blob(import_file(n->im), item->data.blob);
   const char *name = item->name;
-  for (int i = 1; module_param(m, name); i++) name = arena_printf(m->arena, "%s.%d", item->name, i);
+  Param *have;
+  for (int i = 1; (have = module_param(m, name)); i++) {
+    if (import_evaluates(n->im) && is_of_tensor(m, have, item, &blob, type)) return have;
+    name = arena_printf(m->arena, "%s.%d", item->name, i);
+  }
   Param *p = module_param_add(m, name, type);
   p->init = INIT_BLOB;
   p->blob = module_blob(m, blob.path, blob.bytes);

@@ -19,8 +19,9 @@ def export(module: Any, path: str | os.PathLike[str], inputs: Sequence[Any] | Ma
 
     `inputs` are example arguments of `forward`: a sequence, or a dictionary of keyword arguments.  `dynamic` names
     dimensions that stay symbolic, by argument: {"x": {0: "batch"}}.  Parameters keep their names.  The module is
-    exported in evaluation mode and is afterwards in its present mode.  With `training` the exporter optimizes nothing,
-    so that each parameter stays a weight of its own.
+    exported in evaluation mode and is afterwards in its present mode.  With `training` it is exported in its present
+    mode, part by part, as PyTorch trains it, and the exporter optimizes nothing, so that each parameter stays a weight
+    of its own.
     """
     import torch  # type: ignore[import-not-found,unused-ignore]
 
@@ -46,7 +47,7 @@ def export(module: Any, path: str | os.PathLike[str], inputs: Sequence[Any] | Ma
         given["dynamic_shapes"] = {n: {axis: made[d] for axis, d in dynamic.get(n, {}).items()} for n in names}
     modes = [(m, m.training) for m in module.modules()] if hasattr(module, "modules") else []
     try:
-        if modes:
+        if modes and not training:
             module.eval()
         torch.onnx.export(module, args, str(path), **given)
     finally:

@@ -278,7 +278,8 @@ def train(model: Any, data: Data, loss: str, optimizer: str = "adamw", *, steps:
     of this is as for the options of the program, and its files are the same.
 
     The learning rate and its schedule are settings of the optimizer (`apc.optimizer`).  A torch module is exported with
-    `optimize=False`; other arguments are as for `compile`.
+    `optimize=False`, in its present mode: in training mode batch norms take their statistics from the batch, and
+    dropouts drop values; evaluation does neither.  Other arguments are as for `compile`.
     """
     if every is not None and checkpoint is None:
         raise UsageError("every= needs checkpoint=")

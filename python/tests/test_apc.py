@@ -572,11 +572,43 @@ def test_torch_module(monkeypatch):
     assert calls.pop() == (False, ("x",), {"dynamo": True, "optimize": True, "verbose": False,
                                            "dynamic_shapes": {"x": {0: ("dim", "batch")}}})
     apc.plan(module, "cpux2", inputs=("x",), train="cross_entropy", batch=4)
-    assert calls.pop()[2] == {"dynamo": True, "optimize": False, "verbose": False}
+    assert calls.pop() == (True, ("x",), {"dynamo": True, "optimize": False, "verbose": False})  # trained in its mode
+    module.eval()
+    apc.plan(module, "cpux2", inputs=("x",), train="cross_entropy", batch=4)
+    assert calls.pop()[0] is False and not module.training
     with pytest.raises(apc.UsageError, match="inputs="):
         apc.plan(module)
     with pytest.raises(apc.UsageError, match="'z'"):
         apc.plan(module, inputs=("x",), dynamic={"z": {0: "batch"}})
+
+
+def test_torch_module_in_training_mode(tmp_path):
+    """Batch norm by the batch and dropout, with PyTorch only: the names, and the losses where nothing is dropped."""
+    torch = pytest.importorskip("torch")
+    pytest.importorskip("onnxscript")
+    torch.manual_seed(0)
+    net = torch.nn.Sequential(torch.nn.Linear(6, 8), torch.nn.BatchNorm1d(8), torch.nn.ReLU(), torch.nn.Dropout(0.0),
+                              torch.nn.Linear(8, 4))
+    x, y = torch.randn(16, 6), torch.randn(16, 4)
+    with apc.train(net, [(x.numpy(), y.numpy())], "mse", "sgd(lr=0.1)", steps=3, inputs=(x,)) as training:
+        losses = [step.loss for step in training]
+        held = training.evaluate((x.numpy(), y.numpy()))
+        training.save(tmp_path / "w.safetensors")
+    optimizer, wanted = torch.optim.SGD(net.parameters(), lr=0.1), []
+    for _ in range(3):
+        loss = torch.nn.functional.mse_loss(net(x), y)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        wanted.append(loss.item())
+    np.testing.assert_allclose(losses, wanted, 1e-5)
+    np.testing.assert_allclose(held, torch.nn.functional.mse_loss(net.eval()(x), y).item(), 1e-5)
+    raw = (tmp_path / "w.safetensors").read_bytes()
+    names = json.loads(raw[8:8 + int.from_bytes(raw[:8], "little")])
+    assert {n for n in net.state_dict() if not n.endswith("num_batches_tracked")} <= set(names)
+    net[3].p = 0.5
+    with apc.train(net.train(), [(x.numpy(), y.numpy())], "mse", "sgd(lr=0.0)", steps=3, inputs=(x,)) as training:
+        assert len({step.loss for step in training}) == 3  # another mask in every step
 
 
 def test_wheel(tmp_path):

@@ -31,6 +31,7 @@ foreach(name
     train_data
     train_files
     train_mode
+    train_exported
     train_models
     train_kinds
     train_masked

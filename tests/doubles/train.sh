@@ -125,6 +125,26 @@ printf '%s\n' 'apc.ir 1' 'param "w" : f32[12, 3] = normal 1 seed 1' 'func @main 
   '  output "y" %y' '}' >noisy.ir
 trains 1e-4 "--target dgx-a100x2 --dp 2" "noisy.ir --train mse --optimizer sgd(lr=1e-2)" --data x=@x.npy --data labels=@y.npy
 
+# A file in training mode: batch norm by the batch, with its running statistics, and dropout.
+/usr/bin/python3 - <<'P'
+import numpy as np, onnx
+from onnx import TensorProto, helper, numpy_helper
+r, F, node = np.random.default_rng(4), np.float32, helper.make_node
+weights = {"w": .3 * r.standard_normal((8, 3, 3, 3)), "bn.weight": np.ones(8), "bn.bias": np.zeros(8), "bn.running_mean": np.zeros(8),
+           "bn.running_var": np.ones(8), "v": .3 * r.standard_normal((8, 10))}
+nodes = [node("Conv", ["x", "w"], ["a"], pads=[1] * 4), node("BatchNormalization", ["a", *list(weights)[1:5]], ["b", "m", "s"], "bn", training_mode=1),
+         node("Relu", ["b"], ["c"]), node("Dropout", ["c", "p", "on"], ["d"], "drop"), node("GlobalAveragePool", ["d"], ["e"]),
+         node("Flatten", ["e"], ["f"]), node("MatMul", ["f", "v"], ["y"])]
+info = lambda n, *dims: helper.make_tensor_value_info(n, TensorProto.FLOAT, ["batch", *dims])
+every = [numpy_helper.from_array(v.astype(F), n) for n, v in weights.items()]
+every += [numpy_helper.from_array(np.array(.25, F), "p"), numpy_helper.from_array(np.array(True), "on")]
+model = helper.make_model(helper.make_graph(nodes, "g", [info("x", 3, 32, 32)], [info("y", 10)], every), opset_imports=[helper.make_opsetid("", 15)])
+model.ir_version = 8
+onnx.save(model, "exported.onnx")
+P
+trains 1e-4 "--target dgx-a100x2 --dp 2" "exported.onnx --train cross_entropy --batch 4 --optimizer sgd(lr=1e-1)" \
+  --data x=@images.npy --data labels=@class.npy
+
 # Checkpoints between steps that are one graph each: no graph contains the writing of files by ranks.
 mlp="$source_dir/examples/mlp.apc -D layers=2 -D d=12 --train mse --batch 8"
 rows=(--data x=@x.npy --data labels=@x.npy --steps 6)
@@ -139,4 +159,4 @@ expect 0 "" ./device "${rows[@]}" --resume kept4 --save resumed.safetensors
 unset LD_LIBRARY_PATH DOUBLES_TEXTS DOUBLES_ARCH DOUBLES_REPORT
 check "with checkpoints, without, and resumed" eval 'cmp graphs.safetensors calls.safetensors && cmp graphs.safetensors resumed.safetensors'
 check "no double reports anything" test ! -e report
-summary 102 20
+summary 111 20

@@ -47,6 +47,8 @@ STORED = {
     "test_resize_downsample_scales_cubic_align_corners":
         "the corners of a fractional extent are aligned; by the text they are those of the resized tensor",
     "test_resize_downsample_scales_linear_align_corners": "as test_resize_downsample_scales_cubic_align_corners",
+    **{f"test_bernoulli{form}": "random numbers of another generator"
+       for form in ("", "_double", "_double_expanded", "_expanded", "_seed", "_seed_expanded")},
 }
 SINGLE = {}  # the operator of every test of one node
 
