@@ -157,8 +157,8 @@ typedef struct DeviceOps {
   RtStatus (*again)(Device *d, void *capture, void *io, char *const *places, RtError *error);
   void (*release_capture)(Device *d, void *capture);
 
-  /* The calls from here on belong to that step.  NULL on devices that are done with a call when it returns, like the
-   * two below. */
+  /* The calls from here on, up to the next mark, belong to that step and the following ones.  NULL on devices that are
+   * done with a call when it returns, like the two below. */
   RtStatus (*mark)(Device *d, uint32_t step, RtError *error);
 
   /* Times of calls: `stamp` makes the device note the time when it gets there.  `times` returns all noted times, in

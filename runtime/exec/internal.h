@@ -245,6 +245,11 @@ RtStatus exec_progress(Executor *e, RtError *error);
 /* Waits for all enqueued operations. */
 RtStatus exec_wait_all(Executor *e, RtError *error);
 
+/* marks.c: true if the device marks call i before it makes it; *since is 0 at the start of a body, and counts.
+ * exec_mark_end returns the step of the last call that the mark of a step stands for. */
+bool exec_is_marked(const Executor *e, const BoundBody *b, uint32_t i, uint32_t *since);
+uint32_t exec_mark_end(const Executor *e, uint32_t step);
+
 /* places.c.  exec_places_open maps the places of a request; exec_places_close ends that after a request without an
  * error, and returns the first error.  exec_port gives a port of the request. */
 RtStatus exec_places_open(Executor *e, const RequestHead *head, const void *io, size_t io_bytes, RtError *error);

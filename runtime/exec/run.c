@@ -196,13 +196,14 @@ static RtStatus run_recorded(Executor *e, const BoundBody *b, const DeviceCall *
 /* A bind changes the binding, and with it the numbers of all calls, but not their list. */
 static RtStatus run_body(Executor *e, uint32_t body, RtError *error) {
   RtStatus status = RT_OK;
+  uint32_t since = 0;
   for (uint32_t i = 0; !status && i < e->binding->bodies[body].calls.n;) {
     const BoundBody *b = &e->binding->bodies[body];
     const DeviceCall *c = &b->calls.items[i];
     const Recording *r = b->recordings ? &b->recordings[i] : NULL;
     if (e->options.place) rank_place_step(e->options.place, exec_step(c->instr, e->micro_batch));
-    bool asks = !c->skipped && c->kind != PI_check;
-    if (e->ops->mark && asks) status = e->ops->mark(e->device, exec_step(c->instr, e->micro_batch), error);
+    if (e->ops->mark && exec_is_marked(e, b, i, &since))
+      status = e->ops->mark(e->device, exec_step(c->instr, e->micro_batch), error);
     if (status) break;
     if (r && r->n && !e->record) {
       status = e->ops->replay(e->device, r->recorded, error);
