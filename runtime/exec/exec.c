@@ -88,6 +88,7 @@ static RtStatus open_device(Executor *e, RtError *error) {
                            .local_rank = e->options.local_rank,
                            .threads = e->options.threads,
                            .eager = e->options.eager,
+                           .tuning = e->options.tuning,
                            .kernels = e->options.kernels,
                            .check = check_ranks,
                            .reached = tell_reached,
@@ -375,6 +376,7 @@ RtStatus exec_open(const Artifact *a, const ExecOptions *options, Executor **out
   program_coordinates(e->p, options->rank, e->coordinates);
   RtStatus status = allocate_tables(e) ? RT_OK : rt_error(error, RT_FAILED, "out of memory");
   if (!status) status = open_device(e, error);
+  if (!status) status = exec_tune_open(e, error);
   if (!status) status = open_comm(e, error);
   if (!status) status = make_groups(e, error);
   if (!status) status = open_weights(e, error);

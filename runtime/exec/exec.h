@@ -38,6 +38,7 @@ typedef struct ExecOptions {
   WrittenParts *written;   /* exec_run appends the parts of outputs that it writes; may be NULL */
   const ParamFiles *files; /* must stay open */
   int shared;              /* result of exec_share_create, open during exec_open; 0 or less: none */
+  Tuning *tuning;          /* choices of --tune; NULL: none.  Must stay open */
   bool check;              /* APC_CHECK=1: check every memory plan independently */
   bool eager;              /* APC_EAGER=1: record nothing, make every call separately */
   bool staged;             /* APC_COMM=staged: communication between devices goes through host memory */

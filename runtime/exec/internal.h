@@ -111,6 +111,7 @@ struct Executor {
   bool host_memory;     /* DeviceFacts */
   Comm *comm;           /* the engine that reaches the device's memory: options.comm, or the device's own; NULL with one
                          * rank */
+  int tuning_group;     /* of all ranks, in options.comm; with options.tuning only */
   int *groups;          /* per family: this rank's group in the communicator, -1 if it has none */
 
   Space spaces[SPACE_COUNT];
@@ -210,6 +211,8 @@ void exec_bodies_free(const Executor *e, Binding *b);
 RtStatus exec_ports_find(const Executor *e, Binding *b, RtError *error);
 /* Inserts addresses into the calls, after exec_place. */
 RtStatus exec_bodies_place(const Executor *e, Binding *b, RtError *error);
+/* Records again what is replayed, after the device chose other ways to compute it. */
+RtStatus exec_bodies_again(const Executor *e, Binding *b, RtError *error);
 /* Sets the numbers of a body's calls to those of a micro-batch. */
 RtStatus exec_body_select(const Executor *e, Binding *b, BoundBody *body, uint32_t mb, RtError *error);
 
@@ -255,6 +258,11 @@ uint32_t exec_mark_end(const Executor *e, uint32_t step);
 RtStatus exec_places_open(Executor *e, const RequestHead *head, const void *io, size_t io_bytes, RtError *error);
 RtStatus exec_places_close(Executor *e, RtStatus status, RtError *error);
 DevicePort exec_port(const Executor *e, uint32_t number);
+
+/* tune.c.  exec_tune_open compares devices and the file of choices, after the device is open.  exec_tune times what the
+ * table of choices lacks, after a request call by call; all ranks call it. */
+RtStatus exec_tune_open(Executor *e, RtError *error);
+RtStatus exec_tune(Executor *e, RtError *error);
 
 /* share.c: maps the bytes that are equal on all ranks of the stage from their file, after the memory of weights is
  * allocated. */

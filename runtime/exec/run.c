@@ -250,6 +250,7 @@ static RtStatus run_schedule(Executor *e, uint32_t entry, RtError *error) {
   if (!k->made) k->ports = k->on_device = 0;
   RtStatus status = captured ? exec_capture_run(e, error) : run_calls(e, entry, error);
   if (!status) status = ask_indices(e, error);
+  if (!status && !captured && !e->file) status = exec_tune(e, error);
   if (!status && !e->file) k->made = k->wanted; /* the host moves data of files in every request */
   return status;
 }
