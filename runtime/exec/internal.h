@@ -53,6 +53,7 @@ typedef struct BufferPort {
 /* A binding's captured request. */
 typedef struct BoundCapture {
   bool wanted;         /* requests of this binding are captured */
+  bool *after;         /* per output: it is fetched after the capture; NULL if none is */
   bool made;           /* a request ran call by call since memory last moved, so the next one is captured */
   uint64_t moves;      /* `moves` of the executor at that time */
   uint64_t *need;      /* per stage and space: bytes; NULL if the device captures nothing */
@@ -76,6 +77,7 @@ typedef struct Binding {
   uint32_t instr_first, instr_end;
   RequestLayout io;
   BoundBody *bodies; /* per body of the Program */
+  bool tuned;        /* its calls were timed (tune.c) */
   BoundCapture capture;
   BufferPort *ports; /* per buffer: the input or output in the I/O area that is its memory */
   char **address;    /* per buffer: slot 0; valid while `generation` and `area` are the executor's */
@@ -178,6 +180,7 @@ struct Executor {
   } sums;
   uint64_t load_ns, run_ns;
   bool failed;
+  bool capturing; /* the request is being captured */
   RecordHead *record; /* NULL: not recording */
   Stamps stamps;
 };
@@ -231,11 +234,15 @@ void exec_capture_given_back(Executor *e, ProgramSpace space);
 RtStatus exec_capture_keep(const Executor *e, Binding *b, bool placed, RtError *error);
 /* Captures the request, or replays the capture. */
 RtStatus exec_capture_run(Executor *e, RtError *error);
+/* True if the call fetches an output after the capture. */
+bool exec_is_after(const Executor *e, const DeviceCall *c);
 /* Drops the capture of a binding. */
 void exec_capture_release(const Executor *e, BoundCapture *k);
 
 /* run.c: makes all calls of a request, and waits for its communication. */
 RtStatus exec_walk(Executor *e, uint32_t entry, RtError *error);
+/* Fetches a part of an output, unless it comes after the capture that is being made. */
+RtStatus exec_fetch(const Executor *e, const DeviceCall *c, RtError *error);
 /* Appends a part of an output to the list of written parts. */
 RtStatus exec_note_written(WrittenParts *w, const WrittenPart *part, RtError *error);
 

@@ -49,11 +49,12 @@ static RtStatus run_feed(const Executor *e, const DeviceCall *c, RtError *error)
   return e->ops->feed(e->device, c, &port, error);
 }
 
-static RtStatus run_fetch(const Executor *e, const DeviceCall *c, RtError *error) {
-  if (c->elsewhere) return RT_OK;
+RtStatus exec_fetch(const Executor *e, const DeviceCall *c, RtError *error) {
+  bool after = exec_is_after(e, c);
+  if (c->elsewhere || (after && e->capturing)) return RT_OK;
   if (e->file) return entry_file_fetch(e, c, error);
   const DevicePort port = exec_port(e, e->p->entries[e->binding->entry].n_inputs + c->object);
-  if (!e->binding->capture.made) count_port(e->binding, c, port.on_device);
+  if (!e->binding->capture.made && !after) count_port(e->binding, c, port.on_device);
   RtStatus status = c->in_place ? RT_OK : e->ops->fetch(e->device, c, &port, error);
   return status || !e->options.written ? status : note_written(e->options.written, port.number, c, error);
 }
@@ -164,7 +165,7 @@ static RtStatus run_on_device(const Executor *e, const DeviceCall *c, RtError *e
     case PI_fill: return e->ops->fill(e->device, c, error);
     case PI_pack: return e->ops->pack(e->device, c, error);
     case PI_feed: return run_feed(e, c, error);
-    case PI_fetch: return run_fetch(e, c, error);
+    case PI_fetch: return exec_fetch(e, c, error);
     default: return exec_load_part(e, c->object, c->scalars, c->tensors[0].extents, c->data[0], error);
   }
 }

@@ -88,6 +88,7 @@ static RtStatus time_calls(const Executor *e, RtError *error) {
       const DeviceCall *c = &calls->items[k];
       RtError inner = {0};
       if (c->skipped || c->refused) continue;
+      if (e->options.place) rank_place_step(e->options.place, exec_step(c->instr, 0)); /* a sign of life */
       status = e->ops->tune(e->device, c, &inner);
       if (status) return exec_error(e, c->instr, status, error, inner.text);
     }
@@ -139,10 +140,11 @@ static RtStatus finish(const Executor *e, uint32_t first, uint64_t begin, RtErro
 
 RtStatus exec_tune(Executor *e, RtError *error) {
   Tuning *t = e->options.tuning;
-  if (!t || !t->makes || e->p->entries[e->binding->entry].prepare) return RT_OK;
+  if (!t || !t->makes || e->binding->tuned || e->p->entries[e->binding->entry].prepare) return RT_OK;
   uint64_t begin = exec_now();
   uint32_t first = t->n;
   t->left = 0;
+  e->binding->tuned = true;
   RtStatus status = time_calls(e, error);
   if (!status) status = agree(e, first, error);
   if (!status) status = e->ops->tuned(e->device, error);

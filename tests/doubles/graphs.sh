@@ -80,6 +80,26 @@ llama="-D layers=2 -D d=64 -D heads=4 -D kv_heads=4 -D ffn=96"
   request pipeline 4 llama.apc $small $llama --target dgx-a100x4 --tp 2 --pp 2 --micro-batches 2
 }
 
+# Outputs above 256 MiB are fetched after the graph, small ones in it.
+cat >large.apc <<'E'
+import nn
+
+entry main(x: f32[9000, 1], w: f32[1, 8000]) {
+  output y = relu(x) + relu(w)
+  output z = relu(x) * 2.0
+}
+E
+"$apc" compile large.apc -q --target dgx-a100x2 --save-temps=texts -o large
+name=large program=("${run[@]}" "DOUBLES_TEXTS=$work/texts")
+large=(./large --input x=random --input w=random --output y=@y.npy --output z=@z.npy --warmup=0)
+expect 0 "" "${program[@]}" APC_EAGER=1 "${large[@]}" --bench=1
+mv y.npy right.npy && mv z.npy z.right.npy
+more 1 2 3 "${large[@]}" --bench=
+check "$name: $(paste -sd' ' more.0)" test "$(grep -vE '^(cuMemcpyDtoHAsync_v2|cuEventRecord) ' more.0)" = "cuGraphLaunch 1"
+check "$name: $(paste -sd' ' more.0)" test "$(grep -c '^cuMemcpyDtoHAsync_v2 3[0-9]$' more.0)" -eq 1
+check "$name: other bits" eval 'cmp -s y.npy right.npy && cmp -s z.npy z.right.npy'
+rm -f ./*.npy large
+
 # Rounds of a loop are read by the host: call by call, with stretches of recorded calls.
 compile loop lstm.apc -D layers=1 -D d=32 -D vocab=50 --dim batch=2 --dim seq=5 --target dgx-a100x1
 more 1 2 5 "./$name" "${ask[@]}" --bench=

@@ -99,8 +99,8 @@ typedef struct CudaDevice {
   CUfunction *kernels;
   IndexNote *note; /* pinned: kernels that check indices write there; NULL if the Program has none */
   GpuLane lane;
-  char *landing; /* pinned: target of reads from the device */
-  CUevent reached;
+  char *landing;     /* pinned: target of reads from the device, in two halves */
+  CUevent landed[2]; /* a half, or with the first event all of it, is there */
   GpuMarks marks;
   GpuStamps stamps;
   GpuCapture *capture; /* the one in progress; NULL if there is none */
