@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/file.h"
 #include "base/hash.h"
@@ -25,6 +26,18 @@ static RtStatus read_text(Arena *arena, const char *path, char **text, size_t *n
   return *text ? RT_OK : rt_error(error, RT_BAD_INPUT, "--tune %s: %s", path, diags->items[0].message);
 }
 
+/* Fails if a file cannot be made there, before anything is measured. */
+static RtStatus check_folder(const char *path, RtError *error) {
+  const char *slash = strrchr(path, '/');
+  char *folder = slash ? strndup(path, (size_t)(slash - path + 1)) : strdup(".");
+  if (!folder) return rt_error(error, RT_FAILED, "out of memory");
+  RtStatus status = access(folder, W_OK) == 0
+                        ? RT_OK
+                        : rt_error_errno(error, RT_BAD_INPUT, "--tune %s: the file cannot be made", path);
+  free(folder);
+  return status;
+}
+
 static uint64_t hash_of(const char *text, size_t n) {
   uint64_t h = hash64(text, n, 0x74756e65);
   return h <= TUNING_ABSENT ? h + 2 : h;
@@ -37,6 +50,7 @@ RtStatus tuning_hash(const char *path, uint64_t *hash, RtError *error) {
   *hash = TUNING_NONE;
   RtStatus status = path ? read_text(arena, path, &text, &n, error) : RT_OK;
   if (path && !status) *hash = text ? hash_of(text, n) : TUNING_ABSENT;
+  if (*hash == TUNING_ABSENT) status = check_folder(path, error);
   arena_free(arena);
   return status;
 }

@@ -37,7 +37,7 @@ typedef struct Tuning {
 } Tuning;
 
 /* Computes the hash of the file's bytes, or TUNING_ABSENT; TUNING_NONE if path is NULL.  RT_BAD_INPUT if it cannot be
- * read, or its folder does not exist. */
+ * read, or not be made in its folder. */
 RtStatus tuning_hash(const char *path, uint64_t *hash, RtError *error);
 
 /* Reads a file with that hash.  *out is NULL for TUNING_NONE.  RT_BAD_INPUT names the line of a malformed file, and a

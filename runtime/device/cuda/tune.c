@@ -177,7 +177,7 @@ RtStatus gpu_tune_time(CudaDevice *d, int n, TuneCall *call, void *context, Tune
   float spent = 0;
   RtStatus status = RT_OK;
   for (int round = 0; round < ROUNDS; round++)
-    for (int i = 0; i < n && !status && (spent < MOST_MS || (round == 0 && i == 0)); i++) {
+    for (int i = 0; i < n && !status && (spent < MOST_MS || best_of(times, n) < 0); i++) {
       Times first = {{0}, 0, false};
       if (times[i].dropped) continue;
       if (round == 0) status = time_once(d, call, context, i, &first, &spent, error); /* loads its code */
