@@ -180,7 +180,7 @@ struct Executor {
   } sums;
   uint64_t load_ns, run_ns;
   bool failed;
-  bool capturing; /* the request is being captured */
+  bool capturing;     /* the request is being captured */
   RecordHead *record; /* NULL: not recording */
   Stamps stamps;
 };
