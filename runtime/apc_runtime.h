@@ -112,6 +112,8 @@ typedef struct ApcOptions {
   ApcLaunch *launch;   /* only for the generated program: the ranks of a launcher; else NULL */
   int hands_on;        /* 1: a rank that gets SIGINT, SIGTERM or SIGUSR1 passes it to this process, which must handle
                         * them from its first run on; 0: SIGTERM and SIGUSR1 end the rank */
+  const char *tune;    /* a file of choices among the ways to compute on a GPU.  If it does not exist, the first request
+                        * of each size times them, and makes it.  NULL: the libraries' recommendations */
 } ApcOptions;
 
 /* Opens a compiled program; path NULL: the running one. options may be NULL.  Sets *model even after an error, for
@@ -393,7 +395,8 @@ typedef struct ApcLaunchOptions {
   int rank, world;        /* -1: from the environment */
   const char *rendezvous; /* HOST:PORT or a file; NULL: from the environment */
   const char *transport;  /* "tcp" or "mpi"; NULL: chosen by the launcher */
-  const char *weights;    /* as in ApcOptions, like the next */
+  const char *weights;    /* as in ApcOptions, like the next two */
+  const char *tune;
   int timeout_ms;
   const volatile sig_atomic_t *asked; /* for apc_asked: a signal handler of this process sets it; NULL if there is
                                        * none */

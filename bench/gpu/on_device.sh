@@ -19,7 +19,7 @@
 # memory; NCCL; outputs and trained weights of training programs.
 # bench: the copy and product rates of this GPU, then times of kernels and networks relative to these, beside the plan's
 # prediction and compiled PyTorch.  Times on the GPU exclude transfers between host and device; times of requests
-# include them.
+# include them, and are given without and with --tune, whose files stay in OUT.
 #
 # Every item has a time limit and a log; a failure does not stop the others.  Prints a Markdown table at the end.
 # Exit code 0: no item failed.
@@ -244,7 +244,8 @@ measure_torch() {
 }
 
 measure_program() { # measure_program PROGRAM ARGUMENTS BYTES OPERATIONS CEILING PLANNED BATCH
-  local program=$1 arguments=$2 bytes=$3 operations=$4 ceiling=$5 planned=$6 batch=$7 profile=$out/$1.profile.json request=
+  local program=$1 arguments=$2 bytes=$3 operations=$4 ceiling=$5 planned=$6 batch=$7 profile=$out/$1.profile.json
+  local request='' tuned='' figures
   begin "$program"
   unpack "$program"
   # shellcheck disable=SC2086
@@ -253,7 +254,11 @@ measure_program() { # measure_program PROGRAM ARGUMENTS BYTES OPERATIONS CEILING
   # shellcheck disable=SC2086
   step 90 bash -c 'file=$1 && shift && "$@" >"$file"' - "$profile" "$programs/$program" --bench="$runs" --warmup 2 --profile=json $arguments
   step 10 "$tool" figures "$profile" "$bytes" "$operations" "${ceilings[$ceiling]-0}" "$planned" "${torch[$program]-0}"
-  finish "$(last_line); a request of $batch: $request ms"
+  figures=$(last_line)
+  # shellcheck disable=SC2086
+  step 90 "$programs/$program" --bench="$runs" --warmup 2 --tune "$out/$program.tuned.txt" $arguments
+  [[ $(last_line) =~ median\ ([0-9.]+)\ ms ]] && tuned=${BASH_REMATCH[1]}
+  finish "$figures; a request of $batch: $request ms, tuned $tuned ms"
 }
 
 # Measures figures of this machine as a target file, figures.topo; compiling here needs NVRTC.

@@ -65,7 +65,7 @@ typedef struct ConvUnit {
   Epilogue epilogue;
 } ConvUnit;
 
-enum { FEW_PRODUCTS = 3 };
+enum { FEW_PRODUCTS = 3, FEW_MOST_ROWS = 16 };
 typedef enum FewNorm { FEW_PLAIN, FEW_RMS, FEW_LAYER } FewNorm;
 
 /* Products of few rows of one value in[0], or of its norm, by one kernel (work_few.c).  After in[0] come the gain and

@@ -9,15 +9,13 @@
  * Each block computes the norm of its rows again, which is short beside its part of the weights.
  *
  * In: legalised operations, after work_join.  A product qualifies if its operands are 16-bit, the second one is a
- * weight, at most MOST_ROWS rows are planned for, and sums run over contiguous elements of the first operand and over
- * rows or columns of the second.  Out: a template with `few` instead of them; it stands where the first product stood,
- * or where the last operation after the products did.
+ * weight, at most FEW_MOST_ROWS rows are planned for, and sums run over contiguous elements of the first operand and
+ * over rows or columns of the second.  Out: a template with `few` instead of them; it stands where the first product
+ * stood, or where the last operation after the products did.
  */
 #include <string.h>
 
 #include "codegen/rows/row_work.h"
-
-enum { MOST_ROWS = 16 };
 
 typedef struct Finding {
   Work *w;
@@ -56,8 +54,8 @@ static bool is_few(const Finding *f, int i) {
   DType t = type_at(f, o->op->in[0])->dtype;
   bool narrow = (t == DT_bf16 || t == DT_f16) && type_at(f, o->op->out)->dtype == t && g->sums == DT_f32;
   int64_t rows = work_expected(f->w->m, g->m);
-  return narrow && rows >= 1 && rows <= MOST_ROWS && is_source(f, o->op->in[1]) && is_one(g->a_k) && is_one(g->c_n) &&
-         (is_one(g->b_n) || is_one(g->b_k));
+  return narrow && rows >= 1 && rows <= FEW_MOST_ROWS && is_source(f, o->op->in[1]) && is_one(g->a_k) &&
+         is_one(g->c_n) && (is_one(g->b_n) || is_one(g->b_k));
 }
 
 /* True if one kernel can compute both: of one value, in one order of the weights, at one time. */

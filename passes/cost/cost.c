@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/die.h"
+#include "codegen/rows/units.h"
 #include "ir/joint.h"
 #include "ir/layout/count.h"
 #include "ir/schedule.h"
@@ -562,6 +563,14 @@ static double launch_of(const CostModel *c, const Func *f, const Op *op) {
   return may_follow && c->target->device->few && cost_part(c, f, op)->follows ? 0 : c->target->launch;
 }
 
+/* True if the rank's part is a product that the kernel for few rows computes. */
+static bool is_few(const CostModel *c, const Func *f, const Op *op, const DotWork *w) {
+  if (!c->target->device->few || !w->library || w->batch != 1 || w->m > FEW_MOST_ROWS) return false;
+  DType t = type_of(f, op->out)->dtype;
+  bool narrow = (t == DT_bf16 || t == DT_f16) && w->dtype == t && type_of(f, op->in[0])->dtype == t;
+  return narrow && cost_part(c, f, op)->weights >> !w->swapped & 1;
+}
+
 static OpCost kernel_price(const CostModel *c, const Func *f, const Op *op, const Rule *r, const Strategy *s) {
   OpCost out = {0};
   if (is_free(op->kind)) return out;
@@ -573,6 +582,7 @@ static OpCost kernel_price(const CostModel *c, const Func *f, const Op *op, cons
   DotCost dot = {.bytes = op_bytes(&part)};
   if (op->kind == OP_dot) {
     DotWork work = cost_dot_work(c->target, &c->bodies->dots, &part, type, &c->mesh, s);
+    work.few = is_few(c, f, op, &work);
     dot = cost_dot_form(c->target, &work, type, cost_together(c, f, op));
   } else {
     dot.arithmetic = arithmetic_seconds(c, f, &part, s, out.flops);

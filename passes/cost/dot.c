@@ -143,7 +143,8 @@ static double product_seconds(const Target *t, const DotWork *w, const Together 
 
 DotCost cost_dot_form(const Target *t, const DotWork *w, DType type, const Together *together) {
   DotCost c = {0};
-  if (w->library) c.arithmetic = product_seconds(t, w, together);
+  if (w->few) c.arithmetic = cost_few_seconds(t, w->dtype, w->m, w->n, w->k);
+  else if (w->library) c.arithmetic = product_seconds(t, w, together);
   else c.arithmetic = cost_kernel_seconds(t, KERNEL_DOT, type, 2 * w->batch * w->m * w->n * w->k);
   for (int i = 0; i < 3; i++) {
     c.bytes += w->multiplied[i] * (double)dtype_bytes(w->dtype);

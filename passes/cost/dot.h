@@ -12,6 +12,7 @@ typedef struct DotWork {
   bool library; /* one product of the library; else a kernel that multiplies and adds */
   DType dtype;  /* type of the computation */
   double batch, m, n, k;
+  bool few;             /* by our kernel for few rows; set by the caller */
   bool swapped;         /* m belongs to the second operand */
   bool turned;          /* the second factor of the product is stored column by column */
   int passes[3];        /* kernels that convert operands 0 and 1 for the library, and the result back */

@@ -72,6 +72,13 @@ static double vector_seconds(const Target *t, DType type, double batch, double m
   return fmax(2 * batch * m * n * k / sustained_rate_in(t, single), streamed / bandwidth(t));
 }
 
+double cost_few_seconds(const Target *t, DType type, double m, double n, double k) {
+  double flops = t->flops[CT_f32];
+  if (!(flops > 0)) return cost_product_seconds(t, type, 1, m, n, k);
+  return fmax(2 * m * n * k / sustained_rate_in(t, CT_f32),
+              ceil(m / VECTOR_ROWS) * n * k * (double)dtype_bytes(type) / bandwidth(t));
+}
+
 double cost_product_seconds(const Target *t, DType type, double batch, double m, double n, double k) {
   double best = INFINITY;
   if (!t->has_kernels || !t->kernels.ntiles || !(t->sms > 0)) return 2 * batch * m * n * k / sustained_rate(t, type);

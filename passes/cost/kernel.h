@@ -6,6 +6,9 @@
 
 /* `batch` products of m x k by k x n, with values of the given type (target_compute). */
 double cost_product_seconds(const Target *t, DType type, double batch, double m, double n, double k);
+/* m x k by k x n with a weight of a 16-bit type, by the kernel for few rows (codegen/rows/work_few.c): it computes in
+ * f32 and reads the weight once for every 8 rows. */
+double cost_few_seconds(const Target *t, DType type, double m, double n, double k);
 /* `flops` operations at the rate of large products: convolutions of a library. */
 double cost_flops_seconds(const Target *t, DType type, double flops);
 /* `flops` operations in one of our own kernels: at the rate of large products if the kernel uses their units

@@ -188,6 +188,15 @@ static void find_followers(Parts *p) {
   }
 }
 
+static void find_weights(Parts *p) {
+  for (size_t i = 0; i < p->f->ops.n; i++) {
+    const Op *op = &p->f->ops.items[i];
+    if (op->kind != OP_dot || p->w->all->loops.of[i] >= 0) continue;
+    for (int k = 0; k < 2; k++)
+      if (op_of(p->f, op->in[k])->kind == OP_param) p->out[i].weights |= 1u << k;
+  }
+}
+
 /* A bundle counts at its first group. */
 static void find_launches(Parts *p) {
   size_t n = 0;
@@ -210,6 +219,7 @@ KernelPart *cost_parts_of(Arena *a, Module *m, const DeviceTraits *device, const
   p.readers = ARENA_ARRAY(p.scratch, GroupLinks, f->values.n + p.w->temps.n + 1);
   p.alone = ARENA_ARRAY(p.scratch, bool, f->values.n + p.w->temps.n + 1);
   find_launches(&p);
+  find_weights(&p);
   find_made(&p);
   for (size_t i = 0; i < f->ops.n; i++) find_part(&p, i);
   find_ends(&p);

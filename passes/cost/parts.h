@@ -34,6 +34,7 @@ typedef struct KernelPart {
   int launches;       /* kernels that begin with it */
   bool follows;       /* the kernel of another operation computes it too: no launch of its own (codegen/rows/work_few.c,
                          work_cache.c, work_grads.c) */
+  uint32_t weights;   /* of a dot outside of loops: operands that are weights */
   int work;           /* set by cost_parts_measured: additions per element of that kernel */
   bool panels;        /* set by cost_parts_measured: a dot with a weight that only dots read (codegen/panels.h) */
   bool copied;        /* kernels that read it compute it, and it is not stored */

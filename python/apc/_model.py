@@ -65,8 +65,9 @@ class Model:
     """
 
     def __init__(self, path: str | os.PathLike[str], *, weights: str | os.PathLike[str] | None = None,
-                 timeout: float | None = None):
-        """Opens a compiled program.  `timeout` is the longest time without progress of a rank, in seconds (60)."""
+                 timeout: float | None = None, tune: str | os.PathLike[str] | None = None):
+        """Opens a compiled program.  `timeout` is the longest time without progress of a rank, in seconds (60).
+        `tune` is a file of choices among the ways to compute on a GPU (docs/guide/gpu.md); it is made if absent."""
         self.path = os.path.abspath(path)
         self.plan: Plan | None = None
         self._source: list[str] | None = None
@@ -74,7 +75,8 @@ class Model:
         self._lock = threading.RLock()
         self._lib = lib = _native.library()
         options = OptionsC(os.fsencode(weights) if weights is not None else None,
-                           max(1, round(min(timeout * 1000, 2**31 - 1))) if timeout is not None else 0, None, 0)
+                           max(1, round(min(timeout * 1000, 2**31 - 1))) if timeout is not None else 0, None, 0,
+                           os.fsencode(tune) if tune is not None else None)
         pointer = c_void_p()
         status = lib.apc_load(os.fsencode(self.path), byref(options), byref(pointer))
         self._pointer: c_void_p | None = pointer

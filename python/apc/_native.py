@@ -22,7 +22,8 @@ class TensorInfoC(ctypes.Structure):
 
 
 class OptionsC(ctypes.Structure):
-    _fields_ = [("weights", c_char_p), ("timeout_ms", c_int), ("launch", c_void_p), ("hands_on", c_int)]
+    _fields_ = [("weights", c_char_p), ("timeout_ms", c_int), ("launch", c_void_p), ("hands_on", c_int),
+                ("tune", c_char_p)]
 
 
 FUNCTIONS = {

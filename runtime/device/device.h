@@ -19,6 +19,7 @@
 #include "program/artifact.h"
 #include "program/device_calls.h"
 #include "runtime/comm/comm.h"
+#include "runtime/device/tuning.h"
 
 typedef struct DeviceOptions {
   const Artifact *artifact; /* with the kernels */
@@ -27,6 +28,7 @@ typedef struct DeviceOptions {
   int threads;         /* host threads to compute with; 0: from the environment */
   bool kernels;        /* convolutions use the Program's kernels even if there is a library */
   bool eager;          /* no captures on this rank */
+  Tuning *tuning;      /* choices that were measured, and the place of new ones; NULL: libraries recommend */
   /* Called now and then while the device waits; an error ends the wait.  May be NULL. */
   RtStatus (*check)(void *context, RtError *error);
   /* Called while the device waits, with the step of the last mark that it has reached.  May be NULL. */
@@ -157,14 +159,21 @@ typedef struct DeviceOps {
   RtStatus (*again)(Device *d, void *capture, void *io, char *const *places, RtError *error);
   void (*release_capture)(Device *d, void *capture);
 
-  /* The calls from here on belong to that step.  NULL on devices that are done with a call when it returns, like the
-   * two below. */
+  /* The calls from here on, up to the next mark, belong to that step and the following ones.  NULL on devices that are
+   * done with a call when it returns, like the two below. */
   RtStatus (*mark)(Device *d, uint32_t step, RtError *error);
 
   /* Times of calls: `stamp` makes the device note the time when it gets there.  `times` returns all noted times, in
    * nanoseconds since the first one, after the device has finished; the next stamp is a first one again. */
   RtStatus (*stamp)(Device *d, RtError *error);
   RtStatus (*times)(Device *d, uint64_t *ns, uint32_t n, RtError *error);
+
+  /* Choices among ways to compute the same.  `tuned_for` names this device and the versions of its libraries; `tune`
+   * times the ways of a call that was executed before, and adds the best one to the options' table if it has none for
+   * such calls; `tuned` ends that: later calls follow the table.  All may be NULL: there is nothing to choose. */
+  void (*tuned_for)(const Device *d, char text[TUNING_OF]);
+  RtStatus (*tune)(Device *d, const DeviceCall *c, RtError *error);
+  RtStatus (*tuned)(Device *d, RtError *error);
 
   /* Waits until all calls are done. */
   RtStatus (*finish)(Device *d, RtError *error);

@@ -279,6 +279,7 @@ void exec_binding_free(const Executor *e, Binding *b) {
   if (!b) return;
   exec_capture_release(e, &b->capture);
   free(b->capture.need);
+  free(b->capture.after);
   if (b->bodies) exec_bodies_free(e, b);
   for (uint32_t i = 0; b->parts && i < b->instr_end - b->instr_first; i++) free(b->parts[i].values);
   memory_plan_free(&b->plan);

@@ -156,6 +156,16 @@ RtStatus exec_bodies_place(const Executor *e, Binding *b, RtError *error) {
   return status;
 }
 
+RtStatus exec_bodies_again(const Executor *e, Binding *b, RtError *error) {
+  RtStatus status = RT_OK;
+  for (uint32_t i = 0; !status && i < e->p->n_bodies; i++) {
+    if (!b->bodies[i].recordings) continue;
+    forget(e, &b->bodies[i]);
+    status = record(e, &b->bodies[i], error);
+  }
+  return status;
+}
+
 RtStatus exec_body_select(const Executor *e, Binding *b, BoundBody *body, uint32_t mb, RtError *error) {
   if (body->mb == mb || body->calls.n_varying == 0) return RT_OK;
   RtStatus status = exec_micro_batch(e, b, mb, error);

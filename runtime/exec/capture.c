@@ -3,7 +3,8 @@
  *
  * The first request runs call by call, so that libraries and communication set up their resources and the bytes of all
  * ports are known.  Requests in which the host reads data are not captured: those with loops or computed sizes, and
- * those whose inputs and outputs exceed the device's limit for captures.
+ * those whose inputs and outputs exceed the device's limit for captures.  Outputs that nothing follows do not count: if
+ * the limit is exceeded, they are fetched after the capture, from the memory where they were computed.
  *
  * Communication requires that all ranks capture, and drop captures, at the same request.  The decision depends only on
  * facts that are equal on all of them, so it needs no messages: they get the same requests and keep the same bindings,
@@ -24,10 +25,51 @@ static bool has_loops(const Program *p, uint32_t entry) {
   return false;
 }
 
+/* True if a body only fetches from an instruction on. */
+static bool only_fetches(const Program *p, const ProgramBody *b, uint32_t from) {
+  for (uint32_t i = from; i < b->instrs + b->n; i++)
+    if (p->instrs[i].kind != PI_fetch && p->instrs[i].kind != PI_check && p->instrs[i].kind != PI_wait) return false;
+  return true;
+}
+
+/* True if every fetch of the output is at the end of the last body of its stage, so that nothing uses the memory of its
+ * tensor afterwards. */
+static bool is_last(const Program *p, uint32_t entry, uint32_t output) {
+  for (uint32_t stage = 0; stage < p->stages; stage++) {
+    const ProgramSchedule *s = &p->schedules[entry * p->stages + stage];
+    for (uint32_t k = s->calls; k < s->calls + s->n; k++) {
+      const ProgramBody *b = &p->bodies[p->calls[k].body];
+      for (uint32_t i = b->instrs; i < b->instrs + b->n; i++)
+        if (p->instrs[i].kind == PI_fetch && p->instrs[i].object == output &&
+            (k + 1 < s->calls + s->n || !only_fetches(p, b, i)))
+          return false;
+    }
+  }
+  return true;
+}
+
+enum { SMALL = 1 << 20 }; /* outputs of so many bytes stay in a capture */
+
+/* Finds the outputs to fetch after the capture, if the others fit the device's limit; all ranks find the same. */
+static RtStatus fit_ports(const Executor *e, Binding *b, RtError *error) {
+  const ProgramEntry *entry = &e->p->entries[b->entry];
+  BoundCapture *k = &b->capture;
+  uint64_t most = e->ops->facts(e->device).most_ports, bytes = b->io.bytes;
+  if (bytes <= most) return RT_OK;
+  k->after = calloc(entry->n_outputs + 1u, sizeof *k->after);
+  if (!k->after) return rt_error(error, RT_FAILED, "out of memory");
+  for (uint32_t i = 0; i < entry->n_outputs; i++) {
+    uint64_t size = b->io.sizes[entry->n_inputs + i];
+    k->after[i] = size > SMALL && is_last(e->p, b->entry, i);
+    if (k->after[i]) bytes -= size;
+  }
+  k->wanted = bytes <= most;
+  return RT_OK;
+}
+
 static bool can_capture(const Executor *e, const Binding *b) {
   if (!e->ops->capture || e->options.eager || (e->comm && !comm_captures(e->comm))) return false;
-  if (e->p->entries[b->entry].prepare || has_loops(e->p, b->entry)) return false;
-  return b->io.bytes <= e->ops->facts(e->device).most_ports;
+  return !e->p->entries[b->entry].prepare && !has_loops(e->p, b->entry);
 }
 
 /* ---- memory that moved on some rank */
@@ -41,6 +83,8 @@ RtStatus exec_capture_bind(const Executor *e, Binding *b, RtError *error) {
   BoundCapture *k = &b->capture;
   *k = (BoundCapture){.wanted = can_capture(e, b), .moves = UINT64_MAX};
   if (!e->ops->capture) return RT_OK;
+  RtStatus fits = k->wanted ? fit_ports(e, b, error) : RT_OK;
+  if (fits) return fits;
   k->need = calloc((size_t)p->stages * SPACE_COUNT, sizeof *k->need);
   if (!k->need) return rt_error(error, RT_FAILED, "out of memory");
   for (uint32_t stage = 0; stage < p->stages; stage++) {
@@ -133,6 +177,30 @@ static RtStatus again(Executor *e, BoundCapture *k, RtError *error) {
   return status ? status : e->ops->again(e->device, k->device, e->io, e->places.at, error);
 }
 
+static RtStatus fetch_one(const Executor *e, const DeviceCall *c, uint32_t micro_batch, RtError *error) {
+  RtError inner = {0};
+  if (e->options.place) rank_place_step(e->options.place, exec_step(c->instr, micro_batch));
+  RtStatus status = exec_fetch(e, c, &inner);
+  return status ? exec_error(e, c->instr, status, error, inner.text) : RT_OK;
+}
+
+/* Fetches the outputs that are no part of the capture. */
+static RtStatus fetch_after(const Executor *e, RtError *error) {
+  RtStatus status = RT_OK;
+  if (!e->binding->capture.after) return RT_OK;
+  for (uint32_t i = 0; i < e->p->n_bodies; i++) {
+    const BoundBody *b = &e->binding->bodies[i];
+    for (uint32_t k = 0; b->calls.items && k < b->calls.n && !status; k++)
+      if (exec_is_after(e, &b->calls.items[k])) status = fetch_one(e, &b->calls.items[k], b->mb, error);
+  }
+  return status ? status : e->ops->finish(e->device, error);
+}
+
+bool exec_is_after(const Executor *e, const DeviceCall *c) {
+  const bool *after = e->binding->capture.after;
+  return c->kind == PI_fetch && !c->skipped && after && after[c->object];
+}
+
 RtStatus exec_capture_run(Executor *e, RtError *error) {
   BoundCapture *k = &e->binding->capture;
   RtStatus status = RT_OK;
@@ -140,8 +208,11 @@ RtStatus exec_capture_run(Executor *e, RtError *error) {
   else {
     size_t before = e->options.written ? e->options.written->n : 0;
     k->request = e->request;
+    e->capturing = true;
     status = make(e, k, error);
+    e->capturing = false;
     if (!status) status = keep_written(e, k, before, error);
   }
-  return status ? status : again(e, k, error);
+  if (!status) status = again(e, k, error);
+  return status ? status : fetch_after(e, error);
 }

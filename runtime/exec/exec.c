@@ -69,10 +69,10 @@ static RtStatus check_ranks(void *context, RtError *error) {
   return e->comm ? comm_check(e->comm, error) : RT_OK;
 }
 
-/* Called by the device while it waits, with the step that it has reached. */
+/* Called by the device while it waits, with the step of the last mark that it has reached. */
 static void tell_reached(void *context, uint32_t step) {
   const Executor *e = context;
-  if (e->options.place) rank_place_step(e->options.place, step);
+  if (e->options.place) rank_place_steps(e->options.place, step, exec_mark_end(e, step));
 }
 
 static RtStatus find_device(Executor *e, RtError *error) {
@@ -88,6 +88,7 @@ static RtStatus open_device(Executor *e, RtError *error) {
                            .local_rank = e->options.local_rank,
                            .threads = e->options.threads,
                            .eager = e->options.eager,
+                           .tuning = e->options.tuning,
                            .kernels = e->options.kernels,
                            .check = check_ranks,
                            .reached = tell_reached,
@@ -375,6 +376,7 @@ RtStatus exec_open(const Artifact *a, const ExecOptions *options, Executor **out
   program_coordinates(e->p, options->rank, e->coordinates);
   RtStatus status = allocate_tables(e) ? RT_OK : rt_error(error, RT_FAILED, "out of memory");
   if (!status) status = open_device(e, error);
+  if (!status) status = exec_tune_open(e, error);
   if (!status) status = open_comm(e, error);
   if (!status) status = make_groups(e, error);
   if (!status) status = open_weights(e, error);
@@ -444,12 +446,12 @@ void exec_report(const Executor *e, RankReport *out) {
 }
 
 void exec_step_text(const Program *p, uint32_t step, char *text, size_t size) {
-  if (step >> 31) {
+  if (exec_step_loads(step)) {
     uint32_t i = step & 0x7fffffff;
     snprintf(text, size, "loading weight '%s'", i < p->n_params ? program_text(p, p->params[i].name) : "?");
     return;
   }
-  uint32_t instr = (step & 0xfffff) - 1, mb = step >> 20;
+  uint32_t instr = exec_step_instr(step), mb = step >> 20;
   if (instr >= p->n_instrs) {
     snprintf(text, size, "starting");
     return;

@@ -38,6 +38,7 @@ typedef struct ExecOptions {
   WrittenParts *written;   /* exec_run appends the parts of outputs that it writes; may be NULL */
   const ParamFiles *files; /* must stay open */
   int shared;              /* result of exec_share_create, open during exec_open; 0 or less: none */
+  Tuning *tuning;          /* choices of --tune; NULL: none.  Must stay open */
   bool check;              /* APC_CHECK=1: check every memory plan independently */
   bool eager;              /* APC_EAGER=1: record nothing, make every call separately */
   bool staged;             /* APC_COMM=staged: communication between devices goes through host memory */
@@ -93,6 +94,8 @@ static inline uint64_t exec_key_after(uint32_t request) { return exec_key(reques
  * host. */
 static inline uint32_t exec_step(uint32_t instr, uint32_t micro_batch) { return micro_batch << 20 | (instr + 1); }
 static inline uint32_t exec_step_load(uint32_t param) { return 1u << 31 | param; }
+static inline bool exec_step_loads(uint32_t step) { return step >> 31; }
+static inline uint32_t exec_step_instr(uint32_t step) { return (step & 0xfffff) - 1; }
 void exec_step_text(const Program *p, uint32_t step, char *text, size_t size);
 
 #endif

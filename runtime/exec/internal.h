@@ -53,6 +53,7 @@ typedef struct BufferPort {
 /* A binding's captured request. */
 typedef struct BoundCapture {
   bool wanted;         /* requests of this binding are captured */
+  bool *after;         /* per output: it is fetched after the capture; NULL if none is */
   bool made;           /* a request ran call by call since memory last moved, so the next one is captured */
   uint64_t moves;      /* `moves` of the executor at that time */
   uint64_t *need;      /* per stage and space: bytes; NULL if the device captures nothing */
@@ -76,6 +77,7 @@ typedef struct Binding {
   uint32_t instr_first, instr_end;
   RequestLayout io;
   BoundBody *bodies; /* per body of the Program */
+  bool tuned;        /* its calls were timed (tune.c) */
   BoundCapture capture;
   BufferPort *ports; /* per buffer: the input or output in the I/O area that is its memory */
   char **address;    /* per buffer: slot 0; valid while `generation` and `area` are the executor's */
@@ -111,6 +113,7 @@ struct Executor {
   bool host_memory;     /* DeviceFacts */
   Comm *comm;           /* the engine that reaches the device's memory: options.comm, or the device's own; NULL with one
                          * rank */
+  int tuning_group;     /* of all ranks, in options.comm; with options.tuning only */
   int *groups;          /* per family: this rank's group in the communicator, -1 if it has none */
 
   Space spaces[SPACE_COUNT];
@@ -177,6 +180,7 @@ struct Executor {
   } sums;
   uint64_t load_ns, run_ns;
   bool failed;
+  bool capturing;     /* the request is being captured */
   RecordHead *record; /* NULL: not recording */
   Stamps stamps;
 };
@@ -210,6 +214,8 @@ void exec_bodies_free(const Executor *e, Binding *b);
 RtStatus exec_ports_find(const Executor *e, Binding *b, RtError *error);
 /* Inserts addresses into the calls, after exec_place. */
 RtStatus exec_bodies_place(const Executor *e, Binding *b, RtError *error);
+/* Records again what is replayed, after the device chose other ways to compute it. */
+RtStatus exec_bodies_again(const Executor *e, Binding *b, RtError *error);
 /* Sets the numbers of a body's calls to those of a micro-batch. */
 RtStatus exec_body_select(const Executor *e, Binding *b, BoundBody *body, uint32_t mb, RtError *error);
 
@@ -228,11 +234,15 @@ void exec_capture_given_back(Executor *e, ProgramSpace space);
 RtStatus exec_capture_keep(const Executor *e, Binding *b, bool placed, RtError *error);
 /* Captures the request, or replays the capture. */
 RtStatus exec_capture_run(Executor *e, RtError *error);
+/* True if the call fetches an output after the capture. */
+bool exec_is_after(const Executor *e, const DeviceCall *c);
 /* Drops the capture of a binding. */
 void exec_capture_release(const Executor *e, BoundCapture *k);
 
 /* run.c: makes all calls of a request, and waits for its communication. */
 RtStatus exec_walk(Executor *e, uint32_t entry, RtError *error);
+/* Fetches a part of an output, unless it comes after the capture that is being made. */
+RtStatus exec_fetch(const Executor *e, const DeviceCall *c, RtError *error);
 /* Appends a part of an output to the list of written parts. */
 RtStatus exec_note_written(WrittenParts *w, const WrittenPart *part, RtError *error);
 
@@ -245,11 +255,21 @@ RtStatus exec_progress(Executor *e, RtError *error);
 /* Waits for all enqueued operations. */
 RtStatus exec_wait_all(Executor *e, RtError *error);
 
+/* marks.c: true if the device marks call i before it makes it; *since is 0 at the start of a body, and counts.
+ * exec_mark_end returns the step of the last call that the mark of a step stands for. */
+bool exec_is_marked(const Executor *e, const BoundBody *b, uint32_t i, uint32_t *since);
+uint32_t exec_mark_end(const Executor *e, uint32_t step);
+
 /* places.c.  exec_places_open maps the places of a request; exec_places_close ends that after a request without an
  * error, and returns the first error.  exec_port gives a port of the request. */
 RtStatus exec_places_open(Executor *e, const RequestHead *head, const void *io, size_t io_bytes, RtError *error);
 RtStatus exec_places_close(Executor *e, RtStatus status, RtError *error);
 DevicePort exec_port(const Executor *e, uint32_t number);
+
+/* tune.c.  exec_tune_open compares devices and the file of choices, after the device is open.  exec_tune times what the
+ * table of choices lacks, after a request call by call; all ranks call it. */
+RtStatus exec_tune_open(Executor *e, RtError *error);
+RtStatus exec_tune(Executor *e, RtError *error);
 
 /* share.c: maps the bytes that are equal on all ranks of the stage from their file, after the memory of weights is
  * allocated. */

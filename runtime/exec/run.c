@@ -49,11 +49,12 @@ static RtStatus run_feed(const Executor *e, const DeviceCall *c, RtError *error)
   return e->ops->feed(e->device, c, &port, error);
 }
 
-static RtStatus run_fetch(const Executor *e, const DeviceCall *c, RtError *error) {
-  if (c->elsewhere) return RT_OK;
+RtStatus exec_fetch(const Executor *e, const DeviceCall *c, RtError *error) {
+  bool after = exec_is_after(e, c);
+  if (c->elsewhere || (after && e->capturing)) return RT_OK;
   if (e->file) return entry_file_fetch(e, c, error);
   const DevicePort port = exec_port(e, e->p->entries[e->binding->entry].n_inputs + c->object);
-  if (!e->binding->capture.made) count_port(e->binding, c, port.on_device);
+  if (!e->binding->capture.made && !after) count_port(e->binding, c, port.on_device);
   RtStatus status = c->in_place ? RT_OK : e->ops->fetch(e->device, c, &port, error);
   return status || !e->options.written ? status : note_written(e->options.written, port.number, c, error);
 }
@@ -164,7 +165,7 @@ static RtStatus run_on_device(const Executor *e, const DeviceCall *c, RtError *e
     case PI_fill: return e->ops->fill(e->device, c, error);
     case PI_pack: return e->ops->pack(e->device, c, error);
     case PI_feed: return run_feed(e, c, error);
-    case PI_fetch: return run_fetch(e, c, error);
+    case PI_fetch: return exec_fetch(e, c, error);
     default: return exec_load_part(e, c->object, c->scalars, c->tensors[0].extents, c->data[0], error);
   }
 }
@@ -196,13 +197,14 @@ static RtStatus run_recorded(Executor *e, const BoundBody *b, const DeviceCall *
 /* A bind changes the binding, and with it the numbers of all calls, but not their list. */
 static RtStatus run_body(Executor *e, uint32_t body, RtError *error) {
   RtStatus status = RT_OK;
+  uint32_t since = 0;
   for (uint32_t i = 0; !status && i < e->binding->bodies[body].calls.n;) {
     const BoundBody *b = &e->binding->bodies[body];
     const DeviceCall *c = &b->calls.items[i];
     const Recording *r = b->recordings ? &b->recordings[i] : NULL;
     if (e->options.place) rank_place_step(e->options.place, exec_step(c->instr, e->micro_batch));
-    bool asks = !c->skipped && c->kind != PI_check;
-    if (e->ops->mark && asks) status = e->ops->mark(e->device, exec_step(c->instr, e->micro_batch), error);
+    if (e->ops->mark && exec_is_marked(e, b, i, &since))
+      status = e->ops->mark(e->device, exec_step(c->instr, e->micro_batch), error);
     if (status) break;
     if (r && r->n && !e->record) {
       status = e->ops->replay(e->device, r->recorded, error);
@@ -249,6 +251,7 @@ static RtStatus run_schedule(Executor *e, uint32_t entry, RtError *error) {
   if (!k->made) k->ports = k->on_device = 0;
   RtStatus status = captured ? exec_capture_run(e, error) : run_calls(e, entry, error);
   if (!status) status = ask_indices(e, error);
+  if (!status && !captured && !e->file) status = exec_tune(e, error);
   if (!status && !e->file) k->made = k->wanted; /* the host moves data of files in every request */
   return status;
 }

@@ -54,6 +54,16 @@ const char *apc_error(const ApcModel *m) { return m ? m->error.text : "out of me
 
 /* ---- loading */
 
+/* Fails if the program has nothing to tune, or its file of choices cannot be read. */
+static RtStatus check_tuning(ApcModel *m) {
+  const Program *p = &m->artifact.program;
+  const DeviceOps *device = m->tune ? devices_find(program_text(p, p->header->device)) : NULL;
+  if (device && !device->tune)
+    return rt_error(&m->error, RT_UNSUPPORTED,
+                    "--tune %s: it chooses among the ways to compute on a GPU, and this program is for CPUs", m->tune);
+  return tuning_hash(m->tune, &m->tune_hash, &m->error);
+}
+
 static RtStatus open_model(ApcModel *m, const char *path) {
   RtStatus status = artifact_open_tables(m->path, path ? path : "this program", &m->artifact, &m->error);
   if (status) return status;
@@ -70,6 +80,8 @@ static RtStatus open_model(ApcModel *m, const char *path) {
       runnable = true;
     }
   if (!runnable) return rt_error(&m->error, RT_BAD_INPUT, "the program has no entry that can be run");
+  status = check_tuning(m);
+  if (status) return status;
   m->fixed = malloc(sizeof *m->fixed * (p->n_symbols + 1u));
   m->symbols = malloc(sizeof *m->symbols * (p->n_symbols + 1u));
   m->checked = malloc(sizeof *m->checked * (p->n_symbols + 1u));
@@ -94,12 +106,12 @@ ApcStatus apc_load(const char *path, const ApcOptions *options, ApcModel **model
   m->owner = getpid();
   m->path = strdup(path ? path : "/proc/self/exe");
   if (options && options->weights) m->weights = strdup(options->weights);
+  if (options && options->tune) m->tune = strdup(options->tune);
   m->timeout_ms = options ? options->timeout_ms : 0;
   m->hands_on = options && options->hands_on;
   m->launched = options && options->launch ? options->launch->launched : NULL;
-  RtStatus status = m->path && (m->weights || !options || !options->weights)
-                        ? open_model(m, path)
-                        : rt_error(&m->error, RT_FAILED, "out of memory");
+  bool whole = m->path && (m->weights || !options || !options->weights) && (m->tune || !options || !options->tune);
+  RtStatus status = whole ? open_model(m, path) : rt_error(&m->error, RT_FAILED, "out of memory");
   if (status) close_files(m);
   return host_status(m, status);
 }
@@ -136,6 +148,7 @@ void apc_close(ApcModel *m) {
   close_files(m);
   free(m->path);
   free(m->weights);
+  free(m->tune);
   free(m->fixed);
   free(m->symbols);
   free(m->checked);
@@ -443,6 +456,8 @@ static void step_text(void *context, int rank, uint32_t step, char *text, size_t
 RtStatus host_start(ApcModel *m) {
   if (m->launched) return launched_start(m->launched, &m->error);
   if (m->session) return RT_OK;
+  RtStatus tuned = tuning_hash(m->tune, &m->tune_hash, &m->error); /* earlier ranks may have made the file */
+  if (tuned) return tuned;
   SessionOptions options = {.path = m->path,
                             .program = m->artifact.fd,
                             .world = apc_ranks(m),
@@ -455,7 +470,12 @@ RtStatus host_start(ApcModel *m) {
   int *kept = param_files_descriptors(m->files, &options.n_kept), shared = exec_share_create(&m->artifact.program);
   char number[16];
   snprintf(number, sizeof number, "%d", shared);
-  const char *args[] = {"--files", text, "--shared", number, m->weights ? "--weights" : NULL, m->weights, NULL};
+  char hash[24];
+  snprintf(hash, sizeof hash, "%016llx", (unsigned long long)m->tune_hash);
+  const char *args[10] = {"--files", text, "--shared", number};
+  int n = 4;
+  if (m->weights) args[n++] = "--weights", args[n++] = m->weights;
+  if (m->tune) args[n++] = "--tune", args[n++] = m->tune, args[n++] = "--tune-hash", args[n++] = hash;
   if (kept && shared >= 0) kept[options.n_kept++] = shared;
   options.kept = kept;
   options.args = args;

@@ -61,8 +61,9 @@ typedef struct HostTensors HostTensors; /* devices.c */
 struct ApcModel {
   Artifact artifact; /* only the tables are mapped */
   ParamFiles *files; /* NULL under a launcher, where every rank opens its own */
-  char *path, *weights;
-  int owner; /* the process that loaded it */
+  char *path, *weights, *tune;
+  uint64_t tune_hash; /* of the file `tune` */
+  int owner;          /* the process that loaded it */
   int timeout_ms;
   bool hands_on;  /* as in ApcOptions */
   int threads;    /* per rank; 0: the session's rule */

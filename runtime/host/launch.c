@@ -39,6 +39,7 @@ ApcStatus apc_launch(const ApcLaunchOptions *o, ApcLaunch **launch) {
   if (!l) return APC_FAILED;
   LaunchFlags flags = {o->rank, o->world, o->rendezvous, o->transport};
   LaunchedOptions options = {.weights = o->weights,
+                             .tune = o->tune,
                              .timeout_ms = o->timeout_ms,
                              .asked = o->asked,
                              .insecure = o->insecure != 0,

@@ -63,9 +63,11 @@ struct Launched {
   RequestFile file;   /* file of the request, if it has one */
   void *blocks;       /* rank 0: target of the blocks that all ranks give */
   size_t block_bytes; /* bytes of each block */
-  bool broken;        /* after an error the ranks no longer communicate */
-  bool over;          /* all ranks know that they end */
-  RtError failure;    /* the error that broke it */
+  Tuning *tuning;     /* choices of --tune; NULL without */
+  uint64_t tune_hash;
+  bool broken;     /* after an error the ranks no longer communicate */
+  bool over;       /* all ranks know that they end */
+  RtError failure; /* the error that broke it */
   bool failed_alone;
   bool exposed; /* rank 0: anyone who can reach its port can take part */
 };
@@ -139,6 +141,8 @@ static RtStatus same_run(Launched *l, RtError *error) {
   mine.threads = l->threads;
   mine.threads_chosen = l->threads_chosen;
   if (!own.status) param_files_open(a, l->options.weights, &l->slot->place.beats, &l->files, &own);
+  if (!own.status) tuning_hash(l->options.tune, &mine.tuning, &own);
+  l->tune_hash = mine.tuning;
   if (own.status != RT_USAGE || a->program.ranks == (uint32_t)l->place.world)
     mine.status = (uint32_t)own.status; /* else `ranks` shows the error */
   if (mine.status) memcpy(mine.text, own.text, sizeof mine.text);
@@ -329,7 +333,9 @@ static RtStatus open_executor(Launched *l, RtError *error) {
                          .staged = exec_comm_staged(),
                          .kernels = exec_conv_kernels()};
   options.files = l->files;
-  return exec_open(l->artifact, &options, &l->executor, error);
+  RtStatus status = tuning_open(l->options.tune, l->tune_hash, &l->tuning, error);
+  options.tuning = l->tuning;
+  return status ? status : exec_open(l->artifact, &options, &l->executor, error);
 }
 
 RtStatus launched_start(Launched *l, RtError *error) {
@@ -627,6 +633,7 @@ void launched_close(Launched *l, int code) {
                                    l->options.timeout_ms / 1000.0);
   take_leave(l, code);
   exec_close(l->executor);
+  tuning_close(l->tuning);
   param_files_close(l->files);
   watch_stop(l->watch);
   comm_close(l->comm);

@@ -28,6 +28,7 @@ typedef struct Launched Launched;
 
 typedef struct LaunchedOptions {
   const char *weights;                /* another file with the weights; NULL if there is none */
+  const char *tune;                   /* file of choices; NULL if there is none */
   int timeout_ms;                     /* 0: 60000 */
   const volatile sig_atomic_t *asked; /* not 0 when this process was asked to end; NULL: never asked */
   bool insecure;                      /* ranks without a secret may meet over a network */

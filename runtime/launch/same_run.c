@@ -99,6 +99,11 @@ static RtStatus check_rank(const RankIdentity *i, const RankIdentity *first, int
                     "rank %d has other weights than rank 0 (%016llx, not %016llx): all ranks need the same --weights, "
                     "or none, and the same files",
                     rank, (unsigned long long)i->weights, (unsigned long long)first->weights);
+  if (i->tuning != first->tuning)
+    return rt_error(error, RT_BAD_INPUT,
+                    "rank %d has another file for --tune than rank 0 (%016llx, not %016llx; 0: none, 1: it does not "
+                    "exist): all ranks need the same",
+                    rank, (unsigned long long)i->tuning, (unsigned long long)first->tuning);
   for (int v = 0; v < SAME_RUN_VARIABLES; v++)
     if (strcmp(i->values[v], first->values[v]) != 0)
       return rt_error(error, RT_BAD_INPUT,

@@ -1,11 +1,11 @@
 /* runtime/launch/same_run.h - checks, before any work, that all ranks of a run will do the same.
  *
  * The ranks compare: the program (its tables, which have the hashes of its kernels and weights; each rank has checked
- * its own bytes against them), the runtime in front of it, all bytes of the weights in effect, and the environment that
- * changes bits: oneDNN's precision and instructions, the number of threads.  If no rank has chosen a number of threads,
- * all use the least number that one would have used.  Machines may differ in the instructions of the processor and the
- * version of oneDNN, which are not compared; they can change the last digits of products, the same way in every run on
- * the same machines.
+ * its own bytes against them), the runtime in front of it, all bytes of the weights in effect, the file of
+ * --tune, and the environment that changes bits: oneDNN's precision and instructions, the number of threads.  If no
+ * rank has chosen a number of threads, all use the least number that one would have used.  Machines may differ in the
+ * instructions of the processor and the version of oneDNN, which are not compared; they can change the last digits of
+ * products, the same way in every run on the same machines.
  */
 #ifndef APC_RUNTIME_LAUNCH_SAME_RUN_H
 #define APC_RUNTIME_LAUNCH_SAME_RUN_H
@@ -25,6 +25,7 @@ typedef struct RankIdentity {
                                     * is the reason */
   uint64_t runtime;                /* hash of its machine code and constants */
   uint64_t weights;                /* hash of the weights in effect */
+  uint64_t tuning;                 /* hash of the file of --tune (runtime/device/tuning.h) */
   int32_t threads;                 /* of a rank */
   uint32_t threads_chosen;         /* 1: by the user */
   char values[SAME_RUN_VARIABLES][SAME_RUN_VALUE];

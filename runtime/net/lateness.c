@@ -33,16 +33,25 @@ static void add_text(char *text, size_t size, const char *format, ...) {
   va_end(args);
 }
 
+static void step_text(const Lateness *l, int rank, uint32_t step, char *text, size_t size) {
+  if (l->step_text) l->step_text(l->step_context, rank, step, text, size);
+}
+
 void lateness_place(const Lateness *l, int rank, char *text, size_t size) {
   const SessionSlot *slot = &l->slots[rank];
-  uint32_t step = atomic_load(&slot->place.step);
+  uint32_t step = atomic_load(&slot->place.step), last = atomic_load(&slot->place.last);
   char what[512] = "";
   if (atomic_load(&slot->place.beats) == 0) {
     add_text(text, size, " before it was ready");
     return;
   }
-  if (l->step_text) l->step_text(l->step_context, rank, step, what, sizeof what);
+  step_text(l, rank, step, what, sizeof what / 2);
   add_text(text, size, " at step %u", step);
+  if (last != step) {
+    add_text(text, size, " to %u", last);
+    if (what[0]) add_text(what, sizeof what, " to ");
+    step_text(l, rank, last, what + strlen(what), sizeof what - strlen(what));
+  }
   uint64_t round = atomic_load(&slot->place.round);
   if (what[0]) add_text(text, size, round ? " (%s, round %llu)" : " (%s)", what, (unsigned long long)round);
   if (atomic_load(&slot->progress.waiting))

@@ -30,7 +30,8 @@ void lateness_begin(Lateness *l);
 /* Looks once; RT_LATE if a rank made no progress for the time-out, with an error that names the rank that causes it. */
 RtStatus lateness_find(Lateness *l, RtError *error);
 
-/* Appends the place of a rank: " at step 17 (all_reduce of h3 over tp), waiting in all_reduce at order key 40". */
+/* Appends the place of a rank: " at step 17 (all_reduce of h3 over tp), waiting in all_reduce at order key 40",
+ * or " at step 17 to 30 (launch of a to gemm of b)" if it is only known to be at one of these. */
 void lateness_place(const Lateness *l, int rank, char *text, size_t size);
 
 #endif

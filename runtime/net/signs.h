@@ -21,17 +21,19 @@ typedef struct CommProgress {
 
 /* Its place in its work. */
 typedef struct RankPlace {
-  _Atomic uint64_t beats; /* increases with every step and command */
-  _Atomic uint32_t step;
-  _Atomic uint64_t round; /* of the innermost loop around the step, from 1; 0 outside of loops */
+  _Atomic uint64_t beats;      /* increases with every step and command */
+  _Atomic uint32_t step, last; /* it is at one of the steps from `step` to `last` */
+  _Atomic uint64_t round;      /* of the innermost loop around the step, from 1; 0 outside of loops */
 } RankPlace;
 
-/* Two plain stores suffice: only the rank writes. */
-static inline void rank_place_step(RankPlace *p, uint32_t step) {
+/* Plain stores suffice: only the rank writes. */
+static inline void rank_place_steps(RankPlace *p, uint32_t step, uint32_t last) {
   uint64_t beats = atomic_load_explicit(&p->beats, memory_order_relaxed);
   atomic_store_explicit(&p->step, step, memory_order_relaxed);
+  atomic_store_explicit(&p->last, last, memory_order_relaxed);
   atomic_store_explicit(&p->beats, beats + 1, memory_order_relaxed);
 }
+static inline void rank_place_step(RankPlace *p, uint32_t step) { rank_place_steps(p, step, step); }
 
 /* Sets the round of the innermost loop; 0 outside of loops. */
 static inline void rank_place_round(RankPlace *p, uint64_t round) {

@@ -35,7 +35,7 @@ typedef enum FrameKind { FRAME_BEAT, FRAME_FAILURE, FRAME_BYE, FRAME_KINDS } Fra
 typedef struct Frame {
   uint32_t magic, kind;
   uint64_t beats, round, moves, key; /* BEAT: copies of the SessionSlot */
-  uint32_t step, command, comm_kind, waiting;
+  uint32_t step, last, command, comm_kind, waiting;
   uint32_t status; /* FAILURE */
   char text[RT_ERROR_TEXT];
 } Frame;
@@ -119,6 +119,7 @@ static void take_beat(Watch *w, int rank, const Frame *f) {
   SessionSlot *s = &w->slots[rank];
   atomic_store(&s->place.beats, f->beats);
   atomic_store(&s->place.step, f->step);
+  atomic_store(&s->place.last, f->last);
   atomic_store(&s->place.round, f->round);
   atomic_store(&s->progress.moves, f->moves);
   atomic_store(&s->progress.key, f->key);
@@ -209,6 +210,7 @@ static void beat(Watch *w) {
              .moves = atomic_load(&s->progress.moves),
              .key = atomic_load(&s->progress.key),
              .step = atomic_load(&s->place.step),
+             .last = atomic_load(&s->place.last),
              .command = atomic_load(&s->command),
              .comm_kind = atomic_load(&s->progress.kind),
              .waiting = atomic_load(&s->progress.waiting)};

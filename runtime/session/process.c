@@ -1,6 +1,7 @@
 /* runtime/session/process.c - the life of a rank process: attach, load, and serve requests until it is told to leave.
  *
- *   PATH [--weights FILE] --files TEXT --shared FD --rank R --world N     with APC_SESSION_FD in the environment
+ *   PATH [--weights FILE] [--tune FILE --tune-hash HASH] --files TEXT --shared FD --rank R --world N
+ *                                                              with APC_SESSION_FD in the environment
  *   (runtime/session/session.h)
  *
  * TEXT: the files of the weights as the host opened and checked them (runtime/exec/param_files.h).  FD: memory for
@@ -19,7 +20,8 @@
 #include "runtime/session/session.h"
 
 typedef struct Arguments {
-  const char *weights, *files;
+  const char *weights, *files, *tune;
+  uint64_t tune_hash;
   int rank, world, shared;
 } Arguments;
 
@@ -30,6 +32,8 @@ static Arguments parse(int argc, char **argv) {
     if (strcmp(argv[i], "--world") == 0) a.world = atoi(argv[i + 1]);
     if (strcmp(argv[i], "--shared") == 0) a.shared = atoi(argv[i + 1]);
     if (strcmp(argv[i], "--weights") == 0) a.weights = argv[i + 1];
+    if (strcmp(argv[i], "--tune") == 0) a.tune = argv[i + 1];
+    if (strcmp(argv[i], "--tune-hash") == 0) a.tune_hash = strtoull(argv[i + 1], NULL, 16);
     if (strcmp(argv[i], "--files") == 0) a.files = argv[i + 1];
   }
   return a;
@@ -96,6 +100,7 @@ static RtStatus serve(const Arguments *a, SessionRank *session, const Artifact *
   ParamFiles *files = NULL;
   RtStatus status = param_files_inherit(artifact, a->weights, a->files, &files, error);
   options.files = files;
+  if (!status) status = tuning_open(a->tune, a->tune_hash, &options.tuning, error);
   if (!status) status = exec_open(artifact, &options, &e, error);
   if (a->shared >= 0) close(a->shared);
   while (!status) {
@@ -105,6 +110,7 @@ static RtStatus serve(const Arguments *a, SessionRank *session, const Artifact *
     status = serve_one(e, session, &command, (uint32_t)a->rank, error);
   }
   exec_close(e);
+  tuning_close(options.tuning);
   param_files_close(files);
   return status;
 }

@@ -587,7 +587,12 @@ static int use(ApcModel *m, const Line *line) {
 
 static int open_and_use(const Line *line, ApcLaunch *launch, int timeout_ms) {
   const Given *weights = last(line, OPT_weights);
-  ApcOptions o = {weights ? weights->value : NULL, timeout_ms, launch, last(line, OPT_steps) != NULL};
+  const Given *tune = last(line, OPT_tune);
+  ApcOptions o = {.weights = weights ? weights->value : NULL,
+                  .timeout_ms = timeout_ms,
+                  .launch = launch,
+                  .hands_on = last(line, OPT_steps) != NULL,
+                  .tune = tune ? tune->value : NULL};
   ApcModel *m;
   ApcStatus status = apc_load(NULL, &o, &m);
   const Given *threads = last(line, OPT_thread_count); /* launch_options has checked it */
@@ -605,12 +610,13 @@ static void end_stuck(int code, const char *error) { _exit(stub_fail(code, "%s",
 static int launch_options(const Line *line, ApcLaunchOptions *o) {
   const Given *rank = last(line, OPT_rank), *world = last(line, OPT_world), *timeout = last(line, OPT_timeout);
   const Given *rendezvous = last(line, OPT_rendezvous), *transport = last(line, OPT_transport),
-              *weights = last(line, OPT_weights);
+              *weights = last(line, OPT_weights), *tune = last(line, OPT_tune);
   const Given *threads = last(line, OPT_thread_count);
   long r = -1, w = -1, n;
   *o = (ApcLaunchOptions){.rendezvous = rendezvous ? rendezvous->value : NULL,
                           .transport = transport ? transport->value : NULL,
                           .weights = weights ? weights->value : NULL,
+                          .tune = tune ? tune->value : NULL,
                           .insecure = last(line, OPT_insecure) != NULL};
   if (rank && !whole_number(rank->value, 0, 1 << 20, &r))
     return stub_fail(APC_USAGE, "--rank %s: expected a number", rank->value);

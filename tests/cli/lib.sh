@@ -20,7 +20,7 @@ unset APC_TARGET APC_CALIBRATION NO_COLOR
 export APC_CACHE=off # plans and kernels of other tests are not found
 passed=0 failed=0 last=
 # The calls at which a rank on a device may be late: any of the ranks that wait for each other may be the first.
-late_call='at step [0-9]+ \((launch|gemm|feed|fetch|all_gather|all_reduce|send|recv|wait|copy|fill) of '
+late_call='at step [0-9]+( to [0-9]+)? \((launch|gemm|feed|fetch|all_gather|all_reduce|send|recv|wait|copy|fill) of '
 
 pass() { passed=$((passed + 1)); }
 fail() {

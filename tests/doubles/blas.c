@@ -26,6 +26,7 @@ typedef struct Preference {
 typedef struct Chosen {
   uint64_t key, workspace;
   uint32_t align[4];
+  int32_t number; /* among those that were offered */
 } Chosen;
 _Static_assert(sizeof(Chosen) <= sizeof(cublasLtMatmulAlgo_t), "fits");
 
@@ -221,6 +222,18 @@ static uint64_t key_of(const Product *p) {
   return hash64(words, sizeof words, 4);
 }
 
+/* The same algorithm for every query, as with the library. */
+static void offer(const Product *p, const Preference *want, int number, cublasLtMatmulHeuristicResult_t *out) {
+  const int64_t drawn[] = {(int64_t)key_of(p), number, double_setting("DOUBLES_SEED", 0)};
+  Chosen chosen = {
+      .key = key_of(p), .workspace = hash64(drawn, sizeof drawn, 5) % (want->workspace + 1), .number = number};
+  memcpy(chosen.align, want->align, sizeof chosen.align);
+  memset(out, 0, sizeof *out);
+  memcpy(&out->algo, &chosen, sizeof chosen);
+  out->workspaceSize = chosen.workspace, out->state = CUBLAS_STATUS_SUCCESS;
+  out->wavesCount = 1 + (float)number;
+}
+
 DOUBLE_API cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtMatmulDesc_t d,
                                                          cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
                                                          cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t r,
@@ -233,12 +246,7 @@ DOUBLE_API cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle
   if (!handle || most < 1) return CUBLAS_STATUS_INVALID_VALUE;
   if (!make((Desc *)(void *)d, (Matrix *)(void *)a, (Matrix *)(void *)b, (Matrix *)(void *)c, (Matrix *)(void *)r, &p))
     return CUBLAS_STATUS_NOT_SUPPORTED;
-  Chosen chosen = {.key = key_of(&p), .workspace = want->workspace ? double_random() % (want->workspace + 1) : 0};
-  memcpy(chosen.align, want->align, sizeof chosen.align);
-  memset(out, 0, sizeof *out);
-  memcpy(&out->algo, &chosen, sizeof chosen);
-  out->workspaceSize = chosen.workspace, out->state = CUBLAS_STATUS_SUCCESS, out->wavesCount = 1;
-  *n = 1;
+  for (*n = 0; *n < most && *n < double_setting("DOUBLES_ALGORITHMS", 1); ++*n) offer(&p, want, *n, &out[*n]);
   return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -363,7 +371,7 @@ DOUBLE_API cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmul
   const Desc *d = (const Desc *)(const void *)x;
   Chosen chosen;
   ProductWork *w = calloc(1, sizeof *w);
-  w->work = (DoubleWork){&product_kind, what, double_stream_device(stream), 1};
+  w->work = (DoubleWork){&product_kind, what, double_stream_device(stream), 1, 0};
   if (!handle || !algorithm || w->work.device < 0 ||
       !make(d, (Matrix *)(void *)a_layout, (Matrix *)(void *)b_layout, (Matrix *)(void *)c_layout,
             (Matrix *)(void *)r_layout, &w->p)) {
@@ -371,6 +379,7 @@ DOUBLE_API cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmul
     return CUBLAS_STATUS_INVALID_VALUE;
   }
   memcpy(&chosen, algorithm, sizeof chosen);
+  w->work.pretended = double_pretended(chosen.number);
   w->p.alpha = scale(d, alpha), w->p.beta = scale(d, beta);
   w->a = ADDRESS(a), w->b = ADDRESS(b), w->c = ADDRESS(c), w->r = ADDRESS(r);
   w->bias = d->epilogue & CUBLASLT_EPILOGUE_BIAS ? d->bias : 0;

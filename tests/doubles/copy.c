@@ -109,6 +109,6 @@ CUresult copy_submit(CUstream s, const Copy *c) {
   if ((c->rows > 1 && (c->to.row < c->bytes || (!c->fills && c->from.row < c->bytes))) || !check(c))
     return CUDA_ERROR_INVALID_VALUE;
   CopyWork *w = calloc(1, sizeof *w);
-  *w = (CopyWork){{&copy_kind, c->what, c->device, 1}, *c};
+  *w = (CopyWork){{&copy_kind, c->what, c->device, 1, 0}, *c};
   return double_submit(s, &w->work);
 }

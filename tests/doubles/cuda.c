@@ -152,6 +152,7 @@ DOUBLE_API CUresult cuDeviceGetAttribute(int *value, CUdevice_attribute attribut
                 {CU_DEVICE_ATTRIBUTE_WARP_SIZE, 32},
                 {CU_DEVICE_ATTRIBUTE_CLOCK_RATE, 1410000},
                 {CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, cuda_arch() >= 90 ? 132 : 108},
+                {CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE, 1 << 16},
                 {CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING, 1},
                 {CU_DEVICE_ATTRIBUTE_PCI_BUS_ID, 16 + (is_device(device) ? double_physical(device) : 0)},
                 {CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID, 0},

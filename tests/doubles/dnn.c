@@ -30,6 +30,7 @@ typedef struct DnnWork {
   Convolving p; /* ADD: alpha a + beta y, a in `bias`; ACTIVATE: y from x */
   CUdeviceptr x, w, z, bias, y, workspace;
   uint64_t workspace_bytes;
+  int algorithm;
 } DnnWork;
 
 static int alive; /* handles and descriptors */
@@ -413,7 +414,7 @@ static void check_addresses(const DnnWork *w) {
 /* Takes ownership of the work. */
 static cudnnStatus_t submit(const Handle *h, DnnWork *w, WorkOp op, const char *name) {
   w->op = op;
-  w->work = (DoubleWork){&work_kind, name, h->device, 1};
+  w->work = (DoubleWork){&work_kind, name, h->device, 1, op <= WEIGHT_GRADIENT ? double_pretended(w->algorithm) : 0};
   check_addresses(w);
   return double_submit(h->stream, &w->work) ? CUDNN_STATUS_EXECUTION_FAILED : CUDNN_STATUS_SUCCESS;
 }
@@ -425,6 +426,7 @@ static void use_algorithm(DnnWork *w, WorkOp op, const char *name, int algorithm
     double_violation("%s: a workspace of %zu bytes, the algorithm wants %llu", name, bytes, (unsigned long long)wants);
   w->workspace = ADDRESS(workspace), w->workspace_bytes = wants;
   w->p.inexact = !is_exact(&w->p, op, algorithm);
+  w->algorithm = algorithm;
 }
 
 DOUBLE_API cudnnStatus_t cudnnConvolutionForward(cudnnHandle_t handle, const void *alpha,

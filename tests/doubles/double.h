@@ -12,6 +12,9 @@
  *   DOUBLES_CACHE=DIR         where compiled texts are kept (APC_COMPILED, else /tmp)
  *   DOUBLES_HEADERS=DIR       the source tree with tests/dialect/prelude_host.h (default: that of the build)
  *   DOUBLES_DNN_GAPS=N        cuDNN does not support one request in N (8; 0: it supports all)
+ *   DOUBLES_ALGORITHMS=N      cuBLASLt offers N algorithms for each product (1)
+ *   DOUBLES_FASTEST=K         events give pretended times: algorithm K of a product or convolution takes 10 us, others
+ *                             20 us or more, a kernel 15 us
  *   DOUBLES_FAIL=[NAME:]N     the N-th call (of that function) fails; DOUBLES_FAIL_LATE=N: the N-th piece of work fails
  *   DOUBLES_DROP=NAME:N       the N-th call of that function does nothing but reports success
  *   DOUBLES_SHIFT=N           the N-th launch gets one of its addresses 64 bytes too high
@@ -104,7 +107,12 @@ struct DoubleWork {
   const DoubleWorkKind *kind;
   const char *what;
   int device, refs;
+  int64_t pretended; /* nanoseconds that it is said to take, with DOUBLES_FASTEST */
 };
+
+/* The pretended nanoseconds of way number `way`: 10,000 for DOUBLES_FASTEST, twice as many and more for others; 0
+ * without that setting. */
+DOUBLE_API int64_t double_pretended(int way);
 
 DOUBLE_API void double_work_drop(DoubleWork *w);
 

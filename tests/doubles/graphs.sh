@@ -1,7 +1,7 @@
 #!/bin/bash
 # Requests as one graph, on the doubles: how many calls of the driver and of NCCL a captured request makes (one launch,
-# and queries whether it is over), that it gives the same bits as call by call, and that a late instruction gets the
-# same name as call by call.
+# and queries whether it is over), that it gives the same bits as call by call, and that a late instruction is
+# one of the at most 16 that are named, the right one if every call is marked.
 #
 # usage: graphs.sh APC DOUBLES
 . "$(dirname "$0")/../cli/lib.sh"
@@ -80,6 +80,26 @@ llama="-D layers=2 -D d=64 -D heads=4 -D kv_heads=4 -D ffn=96"
   request pipeline 4 llama.apc $small $llama --target dgx-a100x4 --tp 2 --pp 2 --micro-batches 2
 }
 
+# Outputs above 256 MiB are fetched after the graph, small ones in it.
+cat >large.apc <<'E'
+import nn
+
+entry main(x: f32[9000, 1], w: f32[1, 8000]) {
+  output y = relu(x) + relu(w)
+  output z = relu(x) * 2.0
+}
+E
+"$apc" compile large.apc -q --target dgx-a100x2 --save-temps=texts -o large
+name=large program=("${run[@]}" "DOUBLES_TEXTS=$work/texts")
+large=(./large --input x=random --input w=random --output y=@y.npy --output z=@z.npy --warmup=0)
+expect 0 "" "${program[@]}" APC_EAGER=1 "${large[@]}" --bench=1
+mv y.npy right.npy && mv z.npy z.right.npy
+more 1 2 3 "${large[@]}" --bench=
+check "$name: $(paste -sd' ' more.0)" test "$(grep -vE '^(cuMemcpyDtoHAsync_v2|cuEventRecord) ' more.0)" = "cuGraphLaunch 1"
+check "$name: $(paste -sd' ' more.0)" test "$(grep -c '^cuMemcpyDtoHAsync_v2 3[0-9]$' more.0)" -eq 1
+check "$name: other bits" eval 'cmp -s y.npy right.npy && cmp -s z.npy z.right.npy'
+rm -f ./*.npy large
+
 # Rounds of a loop are read by the host: call by call, with stretches of recorded calls.
 compile loop lstm.apc -D layers=1 -D d=32 -D vocab=50 --dim batch=2 --dim seq=5 --target dgx-a100x1
 more 1 2 5 "./$name" "${ask[@]}" --bench=
@@ -106,29 +126,50 @@ steps() { # steps NAME RANKS OPTIONS...
 steps data_parallel 2 --target dgx-a100x2 --dp 2 --micro-batches 2
 steps training_pipeline 2 --target dgx-a100x2 --pp 2 --micro-batches 4
 
-# A late instruction has the same name at the same piece of work, call by call and in a graph.  On a busy machine
-# another one may be late by a second: then the test retries with a longer timeout.
+# A graph marks some calls, so that a late instruction is one of those between two marks; call by call it is exact.  On
+# a busy machine another one may be late by a second: then the test retries with a longer timeout.
 patience=1s
 late() { # late SETTINGS...: the late call, according to the error
   expect 7 "is late" "${program[@]}" "$@" "./$name" "${ask[@]}" --bench=2 --timeout $patience
   sed -nE "s/.*error: rank ([0-9]+) is late.*( at step [0-9]+ .*)/\1\2/p" err
 }
-works() { # works REQUESTS: the number of pieces of work of the first rank
-  rm -f trace
-  "${program[@]}" DOUBLES_ON=0 DOUBLES_WATCH=1 DOUBLES_TRACE="$work/trace" "./$name" "${ask[@]}" --bench="$1" >/dev/null
-  grep -cE '^(work|node) ' trace
+# stretch LATE: the rank, the first and the last step, and what it waits for, if anything
+stretch() {
+  sed -nE 's/^([0-9]+) at step ([0-9]+) \([^)]*\)(.*)/\1 \2 \2 \3/p; s/^([0-9]+) at step ([0-9]+) to ([0-9]+) \([a-z_]+ of [^)]* to [a-z_]+ of [^)]*\)(.*)/\1 \2 \3 \4/p' <<<"$1"
 }
+# names GRAPH EAGER: the steps of the first, 16 at most, include the step of the second
+names() {
+  local rank first last rest exact step end wait
+  read -r rank first last rest <<<"$(stretch "$1")"
+  read -r exact step end wait <<<"$(stretch "$2")"
+  [ -n "$end" ] && [ "$step" = "$end" ] && [ "$rank $rest" = "$exact $wait" ] &&
+    [ "$first" -le "$step" ] && [ "$step" -le "$last" ] && [ $((last - first)) -lt 20 ]
+}
+# pieces FILE SETTINGS...: the pieces of work of the first rank in three requests, without marks: number, function
+pieces() {
+  rm -f trace
+  "${program[@]}" DOUBLES_ON=0 DOUBLES_WATCH=1 DOUBLES_TRACE="$work/trace" "${@:2}" "./$name" "${ask[@]}" --bench=2 >/dev/null
+  awk '/^(work|node) / && !/cuMemsetD32Async/ { print $2, $4 }' trace >"$1"
+  marks=$(grep -cE '^(work|node) .*cuMemsetD32Async' trace)
+}
+piece() { sed -n "$2s/ .*//p" "$1"; } # piece FILE I: the number of the I-th one
 # shellcheck disable=SC2086
 compile alone gpt.apc $small -D layers=1 -D d=32 -D heads=4 --target dgx-a100x1
-one=$(works 1) two=$(works 2)
-for k in 2 5 12 24; do # of the third request
-  n=$((one + k))
+pieces of.graph
+check "$name: $marks marks for $(wc -l <of.graph) calls" test $((8 * marks)) -le "$(wc -l <of.graph)"
+pieces of.eager APC_EAGER=1
+check "$name: $marks marks for $(wc -l <of.eager) calls" test $((2 * marks)) -ge "$(wc -l <of.eager)"
+check "$name: graph and call by call do other work" diff <(cut -d' ' -f2 of.graph) <(cut -d' ' -f2 of.eager)
+n=$(wc -l <of.graph) stretches=0
+for k in 12 9 5 0; do # of the third request
   for patience in 1s 30s; do
-    eager=$(late APC_EAGER=1 DOUBLES_STALL=$n) graph=$(late DOUBLES_STALL=$n)
-    [ -z "$graph" ] || [ "$graph" != "$eager" ] || break
+    eager=$(late APC_EAGER=1 DOUBLES_STALL="$(piece of.eager $((n - k)))") graph=$(late DOUBLES_STALL="$(piece of.graph $((n - k)))")
+    ! names "$graph" "$eager" || break
   done
-  check "$name, work $n of $two: late is '$graph', call by call '$eager'" test -n "$graph" -a "$graph" = "$eager"
+  check "$name, work $((n - k)) of $n: late is '$graph', call by call '$eager'" names "$graph" "$eager"
+  grep -q ' to ' <<<"$graph" && stretches=$((stretches + 1))
 done
+check "$stretches of 4 late calls are named with others" test "$stretches" -ge 3
 # One rank skips a sum, the other waits in it.
 # shellcheck disable=SC2086
 compile tensors llama.apc $small $llama --target dgx-a100x2 --tp 2
@@ -136,20 +177,21 @@ calls 1 "./$name" "${ask[@]}"
 n=$((2 * $(awk '$1 == "ncclAllReduce" { print $2 }' calls.now)))
 for patience in 1s 30s; do
   eager=$(late APC_EAGER=1 DOUBLES_ON=1 DOUBLES_DROP=ncclAllReduce:$n) graph=$(late DOUBLES_ON=1 DOUBLES_DROP=ncclAllReduce:$n)
-  [ -z "$graph" ] || [ "$graph" != "$eager" ] || break
+  ! names "$graph" "$eager" || break
 done
-check "$name: late is '$graph', call by call '$eager'" test -n "$graph" -a "$graph" = "$eager"
+check "$name: late is '$graph', call by call '$eager'" names "$graph" "$eager"
 check "$name: no collective is named: $graph" grep -q 'all_reduce.*waiting in all_reduce at order key' <<<"$graph"
 # The third request, a replay: around its second sum; the key is that of this request.
-one=$(works 1) two=$(works 2)
-at=$(grep -E '^(work|node) ' trace | awk -v one="$one" '$2 > one && /ncclAllReduce/ && ++n == 2 { print $2; exit }')
+pieces of.graph
+pieces of.eager APC_EAGER=1
+sum() { awk -v n="$(($(grep -c ncclAllReduce "$1") / 3 * 2 + 2))" '/ncclAllReduce/ && ++k == n { print NR }' "$1"; } # the row
 # The collective and its wait are two steps; the other queue may have reached either of them.
-collectives() { sed -nE 's/ at step [0-9]+ \([a-z_]+ of ([^ )]+)[^)]*\), (waiting in .*)/ \1, \2/p' "$1" | sort -u; }
+collectives() { sed -nE 's/.*, (waiting in .*)/\1/p' "$1" | sort -u; }
 for patience in 1s 30s; do
   : >eager.late >graph.late
   for k in -1 0 1 2; do
-    late APC_EAGER=1 DOUBLES_ON=0 DOUBLES_STALL=$((at + k)) >>eager.late
-    late DOUBLES_ON=0 DOUBLES_STALL=$((at + k)) >>graph.late
+    late APC_EAGER=1 DOUBLES_ON=0 DOUBLES_STALL="$(piece of.eager $(($(sum of.eager) + k)))" >>eager.late
+    late DOUBLES_ON=0 DOUBLES_STALL="$(piece of.graph $(($(sum of.graph) + k)))" >>graph.late
   done
   collectives eager.late >eager.waits
   collectives graph.late >graph.waits

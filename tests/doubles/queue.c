@@ -134,8 +134,9 @@ static bool serve_first(CUstream s) {
   switch (i->kind) {
     case ITEM_WORK:
       if (!run_work(i->work, i->state)) return false;
+      s->pretended += i->work->pretended;
       break;
-    case ITEM_RECORD: i->mark->done = true, i->mark->when = report_now(); break;
+    case ITEM_RECORD: i->mark->done = true, i->mark->when = double_pretended(0) ? s->pretended : report_now(); break;
     case ITEM_WAIT: break;
     case ITEM_GRAPH:
       if (graph_run_done(i->run)) break;

@@ -44,7 +44,8 @@ struct CUstream_st {
   bool destroyed; /* its items still run */
   Item *first, *last;
   int weight;
-  int watched; /* its index among clocks */
+  int64_t pretended; /* nanoseconds of its work so far */
+  int watched;       /* its index among clocks */
   WatchClock clock;
   bool moves_host;        /* the last item is a copy from or to the host */
   bool gives_host, asked; /* a graph with a copy to the host; the host has queried whether the stream is empty */

@@ -54,6 +54,7 @@ apc_test(NAME doubles.mutants COMMAND ${doubles}/mutants.sh $<TARGET_FILE:apc> $
          $<TARGET_FILE:doubles_programs> 12)
 apc_test(NAME doubles.train COMMAND ${doubles}/train.sh $<TARGET_FILE:apc> ${CMAKE_BINARY_DIR}/doubles)
 apc_test(NAME doubles.graphs COMMAND ${doubles}/graphs.sh $<TARGET_FILE:apc> ${CMAKE_BINARY_DIR}/doubles)
+apc_test(NAME doubles.tune COMMAND ${doubles}/tune.sh $<TARGET_FILE:apc> ${CMAKE_BINARY_DIR}/doubles)
 apc_test(NAME doubles.indices COMMAND ${doubles}/indices.sh $<TARGET_FILE:apc> ${CMAKE_BINARY_DIR}/doubles)
 add_executable(doubles_tensors ${doubles}/tensors.c)
 target_link_libraries(doubles_tensors PRIVATE apc_warnings apc_runtime apc_base double_cuda)

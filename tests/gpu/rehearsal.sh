@@ -37,6 +37,8 @@ expect 0 "in all | passed" "${with[@]}" DIR/on_device.sh bench DIR measured
 for row in ceilings softmax gpt2_124m llama2_token llama2_token_bf16 gpt2_124m_b8_bf16; do expect_out "| $row | passed |"; done
 expect_out "planned"
 expect_out "a request of 1: "
+expect_out " ms, tuned "
+check "choices of a net" grep -q "^product " measured/gpt2_124m.tuned.txt
 expect_out "| figures of this machine | left out | CALIBRATED=0 |" # tests/cli/gpu.sh measures a double
 check "apc is not there with its libraries" env LD_LIBRARY_PATH="$work/DIR/bin/lib" DIR/bin/apc version
 

@@ -202,6 +202,55 @@ static void parts_of_products(void) {
   }
 }
 
+/* Returns the seconds of %y = %x %w with so many rows, on one half of the ranks if `half`. */
+static double rows_seconds(const Target *t, int rows, const char *of_w, bool half) {
+  char text[512];
+  snprintf(text, sizeof text,
+           "apc.ir 1\nmesh [a=2]\nfunc @main level 1 {\n  %%x = input {name=\"x\"} : bf16[%d, 4096]\n  %%w = %s "
+           "{name=\"w\"} : bf16[4096, 2048]\n  %%y = dot %%x, %%w {spec=\"mk,kn->mn\"} : bf16[%d, 2048]\n  output "
+           "\"y\" %%y\n}\n",
+           rows, of_w, rows);
+  Diags *d = diags_new(arena);
+  Module *m = ir_parse("rows", text, d);
+  if (!m) diags_print(d, stderr, false);
+  CHECK(m);
+  if (!m) return 0;
+  const Func *f = module_func(m, "main");
+  CostModel *c = cost_model_new(m, t);
+  const Op *op = op_of(f, func_find(f, "y"));
+  const Rule *r = rule_of(m, f, op);
+  Strategy s = {.n = half, .picks = {{0, (uint8_t)rule_factor_find(r, "m")}}};
+  double seconds = cost_kernel(c, f, op, r, &s).seconds;
+  cost_model_free(c);
+  module_free(m);
+  return seconds;
+}
+
+/* Up to 16 rows of a rank, 16-bit weights are multiplied by our kernel (codegen/rows/work_few.c), and priced as it. */
+static void products_of_few_rows(void) {
+  Diags *d = diags_new(arena);
+  const Target *a100 = topo_target_find(d, arena, "dgx-a100"), *t = topo_target_computing_in(arena, a100, CT_bf16);
+  const double n = 2048, k = 4096;
+  for (int rows = 1; rows <= 34; rows++) {
+    double bytes = (rows * (n + k) + n * k) * 2, memory = cost_memory_seconds(t, bytes),
+           few = t->launch + fmax(memory, cost_few_seconds(t, DT_bf16, rows, n, k)),
+           library = t->launch + fmax(memory, cost_product_seconds(t, DT_bf16, 1, rows, n, k));
+    is(rows_seconds(t, rows, "param", false), rows <= 16 ? few : library, "rows of a weight");
+    is(rows_seconds(t, rows, "input", false), library, "rows of an input");
+    if (rows % 2 == 0) is(rows_seconds(t, rows, "param", true), rows_seconds(t, rows / 2, "param", false), "half");
+    CHECKF(few >= library * (1 - 1e-12), "%d rows", rows);
+  }
+  CHECK(rows_seconds(t, 16, "param", false) > 1.5 * rows_seconds(t, 8, "param", false));
+  for (int rows = 2; rows <= 64; rows++)
+    for (int part = 1; part < rows; part++) {
+      double whole =
+          rows <= 16 ? cost_few_seconds(t, DT_bf16, rows, n, k) : cost_product_seconds(t, DT_bf16, 1, rows, n, k);
+      CHECKF(cost_few_seconds(t, DT_bf16, part, n, k) + cost_few_seconds(t, DT_bf16, rows - part, n, k) >=
+                 whole * (1 - 1e-12),
+             "%d and %d rows", part, rows - part);
+    }
+}
+
 /* A row meets one matrix of a grouped operation, for any number of matrices; ranks that divide the matrices also divide
  * the rows. */
 static void grouped_work(void) {
@@ -322,6 +371,7 @@ int main(void) {
   RUN(causal_attention);
   RUN(thin_products);
   RUN(parts_of_products);
+  RUN(products_of_few_rows);
   RUN(grouped_work);
   RUN(measured_shares);
   RUN(measured_kernels);

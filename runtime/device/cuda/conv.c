@@ -8,8 +8,9 @@
  * This uses the older of cuDNN's interfaces (cudnnConvolutionForward and its relatives): few functions, whose
  * documentation lists the types and layouts they take, and algorithms that report whether they are deterministic.
  * cuDNN's operation graphs would fuse more, but their requirements can only be found out on a GPU.  An algorithm is
- * chosen for the sizes of a request by cuDNN's own heuristics, not by measuring, so that all runs choose alike: the
- * first one that is deterministic and fits the memory that the plan reserves for libraries. f32 means f32: its
+ * chosen for the sizes of a request by cuDNN's own heuristics, so that all runs choose alike: the first one that is
+ * deterministic and fits the memory that the plan reserves for libraries.  With --tune all of these and the Program's
+ * kernel are timed once, and all runs with that file choose alike. f32 means f32: its
  * algorithms may only use fused multiply-adds, unless the Program allows tf32.  16-bit types are summed in f32.
  *
  * Gradients of images and weights are convolutions too (program.h: CONV_OF_IMAGE, CONV_OF_WEIGHTS). cuDNN has separate
@@ -21,12 +22,15 @@
  * report only in the call itself that it does not support it, before it does anything; from then on the epilogue runs
  * apart, or the kernel does all of it.
  */
+#include <inttypes.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "runtime/device/cuda/cuda.h"
 #include "runtime/device/cuda/library.h"
+#include "runtime/device/cuda/tune.h"
 
 enum { ALIGN = 16 };
 
@@ -292,19 +296,72 @@ static RtStatus list_algorithms(CudaDevice *d, const GpuConv *c, int *list, int 
   return status;
 }
 
-static RtStatus choose_way(CudaDevice *d, GpuConv *c, RtError *error) {
-  int list[MOST_ALGORITHMS];
+/* A way to compute a convolution. */
+typedef struct Choice {
+  Way way;
+  int algorithm;
+} Choice;
+
+static void add_choice(Choice *list, int *n, Way way, int algorithm) {
+  if (*n < TUNE_MOST - 1) list[(*n)++] = (Choice){way, algorithm}; /* the last place is the kernel's */
+}
+
+/* Lists all ways, the recommended one first and the kernel last; *algorithm: for an epilogue that is joined, the one
+ * for calls that cuDNN refuses to join. */
+static RtStatus list_ways(CudaDevice *d, const GpuConv *c, Choice *ways, int *n_ways, int *algorithm, RtError *error) {
+  int list[MOST_ALGORITHMS], n;
   const Key *k = &c->key;
-  int n;
-  bool joined = k->relu;
+  *n_ways = 0;
   RtStatus status = list_algorithms(d, c, list, &n, error);
-  if (status || n == 0) return status;
-  c->algorithm = list[0];
-  c->joined = (cudnnConvolutionFwdAlgo_t)list[0];
-  for (int i = 0; i < n && !joined; i++)
-    if (list[i] == CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM)
-      c->joined = CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM, joined = true;
-  c->way = !k->bias && !k->residual && !k->relu ? ALONE : k->bias && joined ? JOINED : APART;
+  if (status) return status;
+  bool plain = !k->bias && !k->residual && !k->relu;
+  for (int i = 0; i < n && k->bias; i++)
+    if (k->relu || list[i] == CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM)
+      add_choice(ways, n_ways, JOINED, list[i]);
+  for (int i = 0; i < n; i++) add_choice(ways, n_ways, plain ? ALONE : APART, list[i]);
+  ways[(*n_ways)++] = (Choice){BY_KERNEL, 0};
+  *algorithm = n ? list[0] : 0;
+  return RT_OK;
+}
+
+static void take_way(GpuConv *c, const Choice *choice) {
+  c->way = choice->way;
+  if (choice->way == JOINED) c->joined = (cudnnConvolutionFwdAlgo_t)choice->algorithm;
+  else c->algorithm = choice->algorithm;
+}
+
+static const char *const way_names[] = {
+    [BY_KERNEL] = "kernel", [ALONE] = "alone", [JOINED] = "joined", [APART] = "apart"};
+
+/* Names the key in the table of choices: what people read, and a hash of all of it. */
+static void name_key(const CudaDevice *d, const Key *k, char text[TUNING_KEY]) {
+  const ConvShape *s = &k->shape;
+  snprintf(text, TUNING_KEY,
+           "convolution %s, result %" PRId64 ", %" PRId64 " x %" PRId64 " x %" PRId64 " x %" PRId64 ", window %" PRId64
+           " x %" PRId64 " x %" PRId64 ", %016" PRIx64,
+           dtype_name((DType)s->dtype), k->of, s->images, s->image[HEIGHT], s->image[WIDTH], s->groups * s->in,
+           s->window[HEIGHT], s->window[WIDTH], s->groups * s->out, hash64(k, sizeof *k, d->space_bytes));
+}
+
+static void name_way(const Choice *c, char *text, size_t size) {
+  snprintf(text, size, "%s %d", way_names[c->way], c->algorithm);
+}
+
+/* The table's choice if it has one, else the recommended way. */
+static RtStatus choose_way(CudaDevice *d, GpuConv *c, RtError *error) {
+  Choice ways[TUNE_MOST];
+  char key[TUNING_KEY], name[32];
+  int n, way = 0;
+  RtStatus status = list_ways(d, c, ways, &n, &c->algorithm, error);
+  if (status) return status;
+  name_key(d, &c->key, key);
+  const char *choice = tuning_find(d->options.tuning, key);
+  for (; choice && way < n; way++) {
+    name_way(&ways[way], name, sizeof name);
+    if (strncmp(choice, name, strlen(name)) == 0 && choice[strlen(name)] == ',') break;
+  }
+  if (way == n) return gpu_tune_bad(d, key, "cuDNN does not offer that way", error);
+  take_way(c, &ways[way]);
   return RT_OK;
 }
 
@@ -319,8 +376,8 @@ static RtStatus make(CudaDevice *d, const Key *key, GpuConv **out, RtError *erro
   return status;
 }
 
-/* Finds or makes the convolution; *out is NULL if the kernel does it. */
-static RtStatus find(CudaDevice *d, const DeviceCall *call, GpuConv **out, RtError *error) {
+/* Finds or makes the convolution; *out is NULL if cuDNN cannot be asked about it. */
+static RtStatus know(CudaDevice *d, const DeviceCall *call, GpuConv **out, RtError *error) {
   const ProgramInstr *x = &d->p->instrs[call->instr];
   Epilogue e = program_instr_epilogue(x);
   *out = NULL;
@@ -338,9 +395,15 @@ static RtStatus find(CudaDevice *d, const DeviceCall *call, GpuConv **out, RtErr
   RtStatus status = c ? RT_OK : make(d, &key, &c, error);
   if (status) return status;
   d->convs.n += !*place;
-  *place = c;
-  if (c->way != BY_KERNEL) *out = c;
+  *out = *place = c;
   return RT_OK;
+}
+
+/* The same; *out is NULL if the kernel does it. */
+static RtStatus find(CudaDevice *d, const DeviceCall *call, GpuConv **out, RtError *error) {
+  RtStatus status = know(d, call, out, error);
+  if (!status && *out && (*out)->way == BY_KERNEL) *out = NULL;
+  return status;
 }
 
 RtStatus gpu_conv_choose(CudaDevice *d, const DeviceCall *call, RtError *error) {
@@ -413,16 +476,79 @@ static RtStatus joined(CudaDevice *d, GpuConv *c, const DeviceCall *call, bool *
   return apart(d, c, call, done, error);
 }
 
+static RtStatus by_library(CudaDevice *d, GpuConv *c, const DeviceCall *call, bool *done, RtError *error) {
+  return c->way == ALONE    ? alone(d, c, call, done, error)
+         : c->way == JOINED ? joined(d, c, call, done, error)
+                            : apart(d, c, call, done, error);
+}
+
 RtStatus gpu_conv(Device *device, const DeviceCall *call, RtError *error) {
   CudaDevice *d = (CudaDevice *)device;
   GpuConv *c;
   bool done = false;
   RtStatus status = find(d, call, &c, error);
-  if (!status && c)
-    status = c->way == ALONE    ? alone(d, c, call, &done, error)
-             : c->way == JOINED ? joined(d, c, call, &done, error)
-                                : apart(d, c, call, &done, error);
+  if (!status && c) status = by_library(d, c, call, &done, error);
   if (status || done) return status;
   if (c) c->way = BY_KERNEL;
   return gpu_conv_kernel(device, call, error);
+}
+
+/* ---- timing ways */
+
+/* A convolution whose ways are timed, with operands of its own. */
+typedef struct Timed {
+  GpuConv *c;
+  DeviceCall call;
+  Choice ways[TUNE_MOST];
+} Timed;
+
+static RtStatus call_way(CudaDevice *d, void *context, int way, bool *usable, RtError *error) {
+  Timed *t = context;
+  bool done = false;
+  take_way(t->c, &t->ways[way]);
+  if (t->c->way == BY_KERNEL) return gpu_conv_kernel(&d->base, &t->call, error);
+  RtStatus status = by_library(d, t->c, &t->call, &done, error);
+  *usable = done && t->c->way == t->ways[way].way; /* else it was refused */
+  return status;
+}
+
+RtStatus gpu_conv_tune(Device *device, const DeviceCall *call, RtError *error) {
+  CudaDevice *d = (CudaDevice *)device;
+  Timed t = {.call = *call};
+  TuneOperand o[TUNE_OPERANDS];
+  TuneResult r = {0};
+  void *data[TUNE_OPERANDS];
+  char key[TUNING_KEY], name[32];
+  bool fits = false;
+  int n = 0;
+  RtStatus status = know(d, call, &t.c, error);
+  if (status || !t.c) return status;
+  name_key(d, &t.c->key, key);
+  if (tuning_find(d->options.tuning, key)) return RT_OK;
+  status = list_ways(d, t.c, t.ways, &n, &t.c->algorithm, error);
+  for (uint32_t i = 0; i < call->n_tensors; i++)
+    o[i] = (TuneOperand){(uint64_t)call->tensors[i].elements * dtype_bytes((DType)call->tensors[i].dtype),
+                         (DType)call->tensors[i].dtype, NULL};
+  if (!status) status = gpu_tune_begin(d, o, (int)call->n_tensors, &fits, error);
+  d->options.tuning->left += !status && !fits;
+  if (status || !fits) return status;
+  for (uint32_t i = 0; i < call->n_tensors; i++) data[i] = o[i].at;
+  t.call.data = data;
+  status = gpu_tune_time(d, n, call_way, &t, &r, error);
+  if (!status && r.best < 0) status = rt_error(error, RT_FAILED, "no way for '%s' could be timed", key);
+  if (status) return status;
+  name_way(&t.ways[r.best], name, sizeof name);
+  return gpu_tune_keep(d, key, name, &r, error);
+}
+
+RtStatus gpu_convs_choose(CudaDevice *d, RtError *error) {
+  RtStatus status = RT_OK;
+  for (uint32_t i = 0; d->convs.items && i < GPU_KNOWN && !status; i++) {
+    GpuConv *c = d->convs.items[i];
+    char key[TUNING_KEY];
+    if (!c) continue;
+    name_key(d, &c->key, key);
+    if (tuning_find(d->options.tuning, key)) status = choose_way(d, c, error);
+  }
+  return status;
 }

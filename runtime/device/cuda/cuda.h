@@ -9,6 +9,7 @@
  *   graph.c    several calls, and whole requests, as CUDA graphs
  *   marks.c    progress of queues, and times
  *   looks.c    indices outside their tables, which kernels note
+ *   tune.c     times of several ways to compute the same
  *   comm.c     choosing the engine of communication; nccl.c, nccl_ask.c: NCCL
  *
  * All calls of a device go to the queue `compute`, in their order.
@@ -80,6 +81,8 @@ typedef struct GpuStamps {
   uint32_t n, capacity;
 } GpuStamps;
 
+typedef struct GpuTuner GpuTuner;
+
 typedef struct CudaDevice {
   Device base;
   DeviceOptions options;
@@ -96,8 +99,8 @@ typedef struct CudaDevice {
   CUfunction *kernels;
   IndexNote *note; /* pinned: kernels that check indices write there; NULL if the Program has none */
   GpuLane lane;
-  char *landing; /* pinned: target of reads from the device */
-  CUevent reached;
+  char *landing;     /* pinned: target of reads from the device, in two halves */
+  CUevent landed[2]; /* a half, or with the first event all of it, is there */
   GpuMarks marks;
   GpuStamps stamps;
   GpuCapture *capture; /* the one in progress; NULL if there is none */
@@ -108,6 +111,7 @@ typedef struct CudaDevice {
   GpuKnown products, convs; /* descriptors and choices, by sizes */
   char *space;              /* workspace, shared by products and convolutions, which the queue runs one at a time */
   uint64_t space_bytes;
+  GpuTuner *tuner; /* NULL: nothing is timed */
 } CudaDevice;
 
 extern const DeviceOps device_cuda;
@@ -232,6 +236,10 @@ RtStatus gpu_products_open(CudaDevice *d, RtError *error);
 void gpu_products_close(CudaDevice *d);
 void gpu_workspace(Device *device, char *at, uint64_t bytes);
 DeviceRun gpu_gemm;
+/* gpu_gemm_tune times the algorithms of a product that the table of choices lacks.  gpu_products_choose makes the
+ * products that are known follow the table. */
+DeviceRun gpu_gemm_tune;
+RtStatus gpu_products_choose(CudaDevice *d, RtError *error);
 
 /* ---- conv.c */
 
@@ -241,6 +249,14 @@ void gpu_convs_close(CudaDevice *d);
 /* Chooses an algorithm as the call would, but does no work. */
 RtStatus gpu_conv_choose(CudaDevice *d, const DeviceCall *c, RtError *error);
 DeviceRun gpu_conv;
+/* As for products. */
+DeviceRun gpu_conv_tune;
+RtStatus gpu_convs_choose(CudaDevice *d, RtError *error);
+
+/* ---- tune.c: functions of DeviceOps */
+void gpu_tuned_for(const Device *device, char text[TUNING_OF]);
+DeviceRun gpu_tune;
+RtStatus gpu_tuned(Device *device, RtError *error);
 
 /* ---- comm.c */
 /* DeviceOps.comm. */

@@ -1,10 +1,10 @@
 /* runtime/device/cuda/marks.c - progress of queues, and times.
  *
- * Marks are for the watchdog.  The host enqueues far ahead of the device, so the host's position is useless when the
- * device stops.  A queue writes a number into a word of pinned memory when it gets there, and the host reads it without
- * the driver.  The write is a call like others, so graphs contain it and every replay repeats it; an event inside a
- * graph cannot be queried.  (The fill writes 4 bytes at once, so the host never sees half a number.)  Stamps are events
- * for --profile and --trace.
+ * Marks are for the watchdog (runtime/exec/marks.c says where).  The host enqueues far ahead of the device, so the
+ * host's position is useless when the device stops.  A queue writes a number into a word of pinned memory when it gets
+ * there, and the host reads it without the driver.  The write is a call like others, so graphs contain it and every
+ * replay repeats it; an event inside a graph cannot be queried.  (The fill writes 4 bytes at once, so the host never
+ * sees half a number.)  Stamps are events for --profile and --trace.
  */
 #include <stdatomic.h>
 #include <stdlib.h>

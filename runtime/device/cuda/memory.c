@@ -2,7 +2,7 @@
  *
  * The driver copies asynchronously only from and to pinned memory, which is expensive.  So there is little of it, and
  * copies go through it in pieces.  To the device: two halves, one filled while the other is copied (GpuLane).  From the
- * device: one piece at a time, since the caller waits for it.
+ * device: two halves as well, one emptied while the other is filled, since the caller waits for all of it.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +10,7 @@
 #include "program/box.h"
 #include "runtime/device/cuda/cuda.h"
 
-enum { HALF = 8 << 20, LANDING = 8 << 20, LANE_ALIGN = 64 };
+enum { HALF = 8 << 20, LANDING = 8 << 20, PIECE = LANDING / 2, LANE_ALIGN = 64 };
 
 /* ---- opening */
 
@@ -23,9 +23,9 @@ RtStatus gpu_pinned(CudaDevice *d, size_t bytes, char **out, RtError *error) {
 
 RtStatus gpu_memory_open(CudaDevice *d, RtError *error) {
   RtStatus status = gpu_pinned(d, LANDING, &d->landing, error);
-  if (!status) status = GPU_CALL(d, event_create, "reads of memory", error, &d->reached, CU_EVENT_DISABLE_TIMING);
   for (int i = 0; i < 2 && !status; i++) {
     status = gpu_pinned(d, HALF, &d->lane.half[i], error);
+    if (!status) status = GPU_CALL(d, event_create, "reads of memory", error, &d->landed[i], CU_EVENT_DISABLE_TIMING);
     if (!status)
       status = GPU_CALL(d, event_create, "copies to the GPU", error, &d->lane.copied[i], CU_EVENT_DISABLE_TIMING);
   }
@@ -36,8 +36,8 @@ void gpu_memory_close(CudaDevice *d) {
   for (int i = 0; i < 2; i++) {
     if (d->lane.copied[i]) d->driver.event_destroy(d->lane.copied[i]);
     if (d->lane.half[i]) d->driver.pinned_free(d->lane.half[i]);
+    if (d->landed[i]) d->driver.event_destroy(d->landed[i]);
   }
-  if (d->reached) d->driver.event_destroy(d->reached);
   if (d->landing) d->driver.pinned_free(d->landing);
 }
 
@@ -105,23 +105,32 @@ RtStatus gpu_upload(Device *device, void *to, const void *from, size_t bytes, Rt
 
 /* ---- from the device */
 
-/* Copies at most LANDING bytes into d->landing. */
-static RtStatus land(CudaDevice *d, const char *from, size_t bytes, RtError *error) {
-  RtStatus status =
-      GPU_CALL(d, copy_from, "a copy from the GPU", error, d->landing, gpu_address(from), bytes, d->compute);
-  if (!status) status = GPU_CALL(d, event_record, "a copy from the GPU", error, d->reached, d->compute);
-  return status ? status : gpu_wait_event(d, d->reached, "a copy from the GPU", error);
+/* Begins to copy at most PIECE bytes into half `half` of d->landing, or LANDING bytes into both. */
+static RtStatus begin_landing(CudaDevice *d, int half, const char *from, size_t bytes, RtError *error) {
+  RtStatus status = GPU_CALL(d, copy_from, "a copy from the GPU", error, d->landing + half * PIECE, gpu_address(from),
+                             bytes, d->compute);
+  return status ? status : GPU_CALL(d, event_record, "a copy from the GPU", error, d->landed[half], d->compute);
 }
 
+/* Copies at most LANDING bytes into d->landing. */
+static RtStatus land(CudaDevice *d, const char *from, size_t bytes, RtError *error) {
+  RtStatus status = begin_landing(d, 0, from, bytes, error);
+  return status ? status : gpu_wait_event(d, d->landed[0], "a copy from the GPU", error);
+}
+
+/* While the host copies one piece, the next one comes. */
 RtStatus gpu_read(Device *device, void *to, const void *from, size_t bytes, RtError *error) {
   CudaDevice *d = (CudaDevice *)device;
-  for (size_t done = 0, n; done < bytes; done += n) {
-    n = bytes - done < LANDING ? bytes - done : LANDING;
-    RtStatus status = land(d, (const char *)from + done, n, error);
-    if (status) return status;
-    memcpy((char *)to + done, d->landing, n);
+  RtStatus status = bytes ? begin_landing(d, 0, from, bytes < PIECE ? bytes : PIECE, error) : RT_OK;
+  int half = 0;
+  for (size_t done = 0, n; done < bytes && !status; done += n, half = 1 - half) {
+    n = bytes - done < PIECE ? bytes - done : PIECE;
+    size_t left = bytes - done - n;
+    if (left) status = begin_landing(d, 1 - half, (const char *)from + done + n, left < PIECE ? left : PIECE, error);
+    if (!status) status = gpu_wait_event(d, d->landed[half], "a copy from the GPU", error);
+    if (!status) memcpy((char *)to + done, d->landing + half * PIECE, n);
   }
-  return RT_OK;
+  return status;
 }
 
 /* ---- ports: a tensor and its part of an input or output, on the host or on a device */

@@ -11,6 +11,7 @@
 #include "program/image.h"
 #include "runtime/device/cuda/cuda.h"
 #include "runtime/device/cuda/library.h"
+#include "runtime/device/cuda/tune.h"
 
 /* ---- errors */
 
@@ -208,7 +209,8 @@ static RtStatus check_instrs(const CudaDevice *d, Wanted *wanted, RtError *error
   *wanted = (Wanted){0};
   for (uint32_t b = 0; b < p->n_bodies; b++)
     for (uint32_t i = p->bodies[b].instrs; i < p->bodies[b].instrs + p->bodies[b].n && !status; i++) {
-      if (p->bodies[b].stage != d->options.stage) continue;
+      /* Ranks that share a table of choices open the same libraries. */
+      if (p->bodies[b].stage != d->options.stage && !d->options.tuning) continue;
       wanted->products |= p->instrs[i].kind == PI_gemm;
       wanted->convolutions |= p->instrs[i].kind == PI_conv;
       status = check_instr(p, &p->instrs[i], error);
@@ -222,6 +224,8 @@ static void cuda_close(Device *device) {
   CudaDevice *d = (CudaDevice *)device;
   if (d->context) {
     if (d->compute) d->driver.queue_finish(d->compute); /* errors cannot be reported any more */
+    RtError unread = {0};
+    gpu_tune_end(d, &unread);
     gpu_products_close(d);
     gpu_convs_close(d);
     gpu_memory_close(d);
@@ -311,4 +315,7 @@ const DeviceOps device_cuda = {.name = "gpu",
                                .stamp = gpu_stamp,
                                .times = gpu_times,
                                .looked = gpu_looked,
+                               .tuned_for = gpu_tuned_for,
+                               .tune = gpu_tune,
+                               .tuned = gpu_tuned,
                                .finish = gpu_finish};

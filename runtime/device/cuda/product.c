@@ -7,11 +7,16 @@
  * The library's workspace is a buffer of the Program, so that the memory plan counts it.  All products share it: they
  * run on one queue, one after the other.
  */
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "runtime/device/cuda/cuda.h"
 #include "runtime/device/cuda/library.h"
+#include "runtime/device/cuda/tune.h"
+
+enum { ALGORITHMS = 16 /* most that are asked for */ };
 
 /* One operand in the library's terms: columns of `rows` elements, `ld` from column to column. */
 typedef struct Side {
@@ -222,22 +227,58 @@ static RtStatus set_preferences(CudaDevice *d, const Key *k, cublasLtMatmulPrefe
   return status;
 }
 
-static RtStatus choose_algorithm(CudaDevice *d, GpuProduct *p, RtError *error) {
+/* Lists at most `most` algorithms, the recommended one first. */
+static RtStatus list_algorithms(CudaDevice *d, const GpuProduct *p, int most, cublasLtMatmulHeuristicResult_t *list,
+                                int *n, RtError *error) {
   static const char *const purpose = "choosing a product algorithm";
   cublasLtMatmulPreference_t preference = NULL;
-  cublasLtMatmulHeuristicResult_t best;
-  int n = 0;
+  int found = 0;
+  *n = 0;
   RtStatus status = GPU_BLAS(d, preference_create, purpose, error, &preference);
   if (!status) status = set_preferences(d, &p->key, preference, error);
   if (!status)
-    status = GPU_BLAS(d, algorithms, purpose, error, d->products_of, p->product, p->b, p->a, p->c, p->d, preference, 1,
-                      &best, &n);
+    status = GPU_BLAS(d, algorithms, purpose, error, d->products_of, p->product, p->b, p->a, p->c, p->d, preference,
+                      most, list, &found);
   if (preference) d->blas.preference_destroy(preference);
-  if (!status && (n < 1 || best.state != CUBLAS_STATUS_SUCCESS))
-    status = rt_error(error, RT_UNSUPPORTED, "cuBLASLt has no algorithm for this product that needs at most %llu bytes",
-                      (unsigned long long)d->space_bytes);
-  p->algorithm = best.algo;
-  return status;
+  for (int i = 0; i < found && !status; i++)
+    if (list[i].state == CUBLAS_STATUS_SUCCESS) list[(*n)++] = list[i];
+  return status || *n ? status
+                      : rt_error(error, RT_UNSUPPORTED,
+                                 "cuBLASLt has no algorithm for this product that needs at most %llu bytes",
+                                 (unsigned long long)d->space_bytes);
+}
+
+/* Names the key in the table of choices: what people read, and a hash of all of it. */
+static void name_key(const CudaDevice *d, const Key *k, char text[TUNING_KEY]) {
+  snprintf(text, TUNING_KEY,
+           "product %s to %s%s, %" PRId64 " x %" PRId64 " x %" PRId64 ", batch %" PRId64 ", epilogue %" PRId64
+           ", %016" PRIx64,
+           dtype_name((DType)k->operands), dtype_name((DType)k->result), k->tf32 ? " tf32" : "",
+           k->a.transposed ? k->a.rows : k->a.columns, k->c.rows, k->a.transposed ? k->a.columns : k->a.rows, k->batch,
+           k->epilogue, hash64(k, sizeof *k, d->space_bytes));
+}
+
+/* Names an algorithm: its place in the list, and the workspace that it is said to need. */
+static void name_algorithm(const cublasLtMatmulHeuristicResult_t *list, int way, char *text, size_t size) {
+  snprintf(text, size, "algorithm %d, workspace %zu", way, list[way].workspaceSize);
+}
+
+/* The table's choice if it has one, else the recommended algorithm. */
+static RtStatus choose_algorithm(CudaDevice *d, GpuProduct *p, RtError *error) {
+  cublasLtMatmulHeuristicResult_t list[ALGORITHMS];
+  char key[TUNING_KEY], name[TUNING_CHOICE];
+  name_key(d, &p->key, key);
+  const char *choice = tuning_find(d->options.tuning, key);
+  int n, way = 0;
+  if (choice && (sscanf(choice, "algorithm %d,", &way) != 1 || way < 0 || way >= ALGORITHMS))
+    return gpu_tune_bad(d, key, "expected an algorithm", error);
+  RtStatus status = list_algorithms(d, p, choice ? ALGORITHMS : 1, list, &n, error);
+  if (status) return status;
+  if (choice && way < n) name_algorithm(list, way, name, sizeof name);
+  if (choice && (way >= n || strncmp(choice, name, strlen(name)) != 0 || choice[strlen(name)] != ','))
+    return gpu_tune_bad(d, key, "cuBLASLt does not offer that algorithm", error);
+  p->algorithm = list[way].algo;
+  return RT_OK;
 }
 
 static RtStatus make_product(CudaDevice *d, const Call *k, GpuProduct **out, RtError *error) {
@@ -297,16 +338,100 @@ static RtStatus clear(CudaDevice *d, const Call *k, int loop, char *c, RtError *
   return status;
 }
 
+static bool is_empty(const GemmCall *g) {
+  bool empty = g->m == 0 || g->n == 0;
+  for (int i = 0; i < g->loops; i++) empty |= g->extent[i] == 0;
+  return empty;
+}
+
 RtStatus gpu_gemm(Device *device, const DeviceCall *c, RtError *error) {
   CudaDevice *d = (CudaDevice *)device;
   const GemmCall *g = c->gemm;
   Call k = {.g = g, .no_terms = g->k == 0};
-  bool empty = g->m == 0 || g->n == 0;
   GpuProduct *p;
-  for (int i = 0; i < g->loops; i++) empty |= g->extent[i] == 0;
-  if (empty) return RT_OK;
+  if (is_empty(g)) return RT_OK;
   if (k.no_terms && !epilogue_any(g->epilogue)) return g->accumulate ? RT_OK : clear(d, &k, 0, g->c, error);
   RtStatus status = describe(&k, error);
   if (!status) status = find_product(d, &k, &p, error);
   return status ? status : multiply(d, &k, p, 0, g->a, g->b, g->epilogue.residual ? g->residual : g->c, g->c, error);
+}
+
+/* ---- timing algorithms */
+
+/* A product whose algorithms are timed, with operands of their own. */
+typedef struct Timed {
+  const Call *k;
+  GpuProduct *p;
+  cublasLtMatmulHeuristicResult_t list[ALGORITHMS];
+  const char *a, *b, *added; /* added: the residual, or the result itself */
+  char *c;
+} Timed;
+
+static RtStatus call_algorithm(CudaDevice *d, void *context, int way, bool *usable, RtError *error) {
+  Timed *t = context;
+  RtError unread = {0};
+  (void)error;
+  t->p->algorithm = t->list[way].algo;
+  *usable = multiply(d, t->k, t->p, 0, t->a, t->b, t->added, t->c, &unread) == RT_OK;
+  return RT_OK;
+}
+
+/* Returns the elements from the first to the last of a matrix and its batches; all strides are positive. */
+static uint64_t span(int64_t rows, int64_t columns, int64_t row, int64_t column, const GemmCall *g,
+                     const int64_t *steps) {
+  int64_t last = (rows - 1) * row + (columns - 1) * column;
+  for (int i = 0; i < g->loops; i++) last += (g->extent[i] - 1) * steps[i];
+  return (uint64_t)last + 1;
+}
+
+static RtStatus place_timed(CudaDevice *d, Timed *t, bool *fits, RtError *error) {
+  const GemmCall *g = t->k->g;
+  uint64_t c = span(g->m, g->n, g->c_m, g->c_n, g, g->c_step) * dtype_bytes(g->result);
+  TuneOperand o[TUNE_OPERANDS] = {
+      {span(g->m, g->k, g->a_m, g->a_k, g, g->a_step) * dtype_bytes(g->operands), g->operands, NULL},
+      {span(g->k, g->n, g->b_k, g->b_n, g, g->b_step) * dtype_bytes(g->operands), g->operands, NULL},
+      {c, g->result, NULL},
+      {g->epilogue.bias ? (uint64_t)g->n * dtype_bytes(g->result) : 0, g->result, NULL},
+      {g->epilogue.residual && g->residual != g->c ? c : 0, g->result, NULL}};
+  RtStatus status = gpu_tune_begin(d, o, TUNE_OPERANDS, fits, error);
+  t->a = o[0].at, t->b = o[1].at, t->c = o[2].at, t->added = o[4].bytes ? o[4].at : o[2].at;
+  if (status || !*fits || !g->epilogue.bias) return status;
+  return set_product(d, t->p, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &o[3].at, sizeof o[3].at, error);
+}
+
+RtStatus gpu_gemm_tune(Device *device, const DeviceCall *c, RtError *error) {
+  CudaDevice *d = (CudaDevice *)device;
+  Call k = {.g = c->gemm};
+  Timed t = {.k = &k};
+  TuneResult r = {0};
+  char key[TUNING_KEY], name[TUNING_CHOICE];
+  bool fits = false;
+  int n = 0;
+  if (is_empty(k.g) || k.g->k == 0) return RT_OK;
+  RtStatus status = describe(&k, error);
+  if (!status) name_key(d, &k.key, key);
+  if (status || tuning_find(d->options.tuning, key)) return status;
+  status = find_product(d, &k, &t.p, error);
+  if (!status) status = list_algorithms(d, t.p, ALGORITHMS, t.list, &n, error);
+  if (!status) status = place_timed(d, &t, &fits, error);
+  d->options.tuning->left += !status && !fits;
+  if (status || !fits) return status;
+  status = gpu_tune_time(d, n, call_algorithm, &t, &r, error);
+  if (!status && r.best < 0)
+    status = rt_error(error, RT_FAILED, "no algorithm of cuBLASLt for '%s' could be timed", key);
+  if (status) return status;
+  name_algorithm(t.list, r.best, name, sizeof name);
+  return gpu_tune_keep(d, key, name, &r, error);
+}
+
+RtStatus gpu_products_choose(CudaDevice *d, RtError *error) {
+  RtStatus status = RT_OK;
+  for (uint32_t i = 0; d->products.items && i < GPU_KNOWN && !status; i++) {
+    GpuProduct *p = d->products.items[i];
+    char key[TUNING_KEY];
+    if (!p) continue;
+    name_key(d, &p->key, key);
+    if (tuning_find(d->options.tuning, key)) status = choose_algorithm(d, p, error);
+  }
+  return status;
 }
