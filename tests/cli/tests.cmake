@@ -60,6 +60,7 @@ foreach(name
     size
     loops
     onnx
+    packed
     panels
     planned
     planning
