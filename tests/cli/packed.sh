@@ -23,6 +23,43 @@ error_below 0.01 0.0005
 expect 0 "" "$apc" verify "${mlp[@]}" -q --json --weights-dtype int4:64 --target cpux2 --dp 2
 error_below 0.2 0.02
 
+# Parts of a joined weight, by columns and in heads; a table that is looked up as well; a weight that is added, too, and
+# so stays in f32.
+cat >views.ir <<'IR'
+apc.ir 1
+symbol b hint 3
+param "w" : f32[64, 96] = normal 0.1 seed 1
+param "t" : f32[100, 64] = normal 0.1 seed 2
+param "u" : f32[64, 64] = normal 0.1 seed 3
+func @main level 1 {
+  %x = input {name="x"} : f32[b, 64]
+  %i = input {name="i"} : i64[b]
+  %w = param {name="w"} : f32[64, 96]
+  %t = param {name="t"} : f32[100, 64]
+  %u = param {name="u"} : f32[64, 64]
+  %part = slice %w {starts=[0, 32], strides=[1, 1]} : f32[64, 64]
+  %turned = transpose %part {perm=[1, 0]} : f32[64, 64]
+  %y = dot %x, %turned {spec="bk,nk->bn"} : f32[b, 64]
+  %heads = reshape %part : f32[64, 4, 16]
+  %h = dot %x, %heads {spec="bd,dhe->hbe"} : f32[4, b, 16]
+  %back = reshape %turned : f32[4, 16, 64]
+  %o = dot %h, %back {spec="hbe,hed->bd"} : f32[b, 64]
+  %rows = gather %t, %i {axis=0, start=0} : f32[b, 64]
+  %sum = add %o, %rows : f32[b, 64]
+  %l = dot %sum, %t {spec="bd,vd->bv"} : f32[b, 100]
+  %s = dot %u, %u {spec="ij,jk->ik"} : f32[64, 64]
+  %z = dot %y, %u {spec="bd,de->be"} : f32[b, 64]
+  output "y" %y
+  output "l" %l
+  output "z" %z
+  output "s" %s
+}
+IR
+expect 0 "" "$apc" verify views.ir -q --json --weights-dtype int8 --target cpux2 --tp 2
+expect_json "d['ok'] and [o['weights_rel_l2'] > 1e-4 for o in d['outputs']] == [True, True, True, False]"
+check "how many weights change is not said" \
+  bash -c '"$1" plan views.ir --weights-dtype int8 2>&1 | grep -q "3 weights of products, .* 1 others stay"' - "$apc"
+
 # Every element of a weight is right to half of a step of its group.  A weight of ones is exact.
 /usr/bin/python3 - <<'PY'
 import json, struct, random
@@ -73,4 +110,4 @@ check "the program has $(stat -c %s small) bytes" test "$(stat -c %s small)" -lt
 check "something is left in \$TMPDIR" test -z "$(ls -A "$TMPDIR")"
 expect 0 "" "$apc" plan "$examples/mlp.apc" -D d=512 -D hidden=512 -D layers=1 --dim batch=1 -q --weights-dtype int4 --json
 expect_json "d['params'] == 525312 and d['memory_bytes']['params'] == 299008"
-summary 30
+summary 33
