@@ -75,6 +75,16 @@ static __attribute__((unused, noinline)) void packed_digits(const float *x, int6
 PACKED_FN packed_ints packed_four(packed_ints sum, packed_words w, packed_ints x) {
   return __builtin_ia32_vpdpbusd_v16si(sum, (packed_ints)w, x);
 }
+#elif defined(__AVX512BW__) && !defined(__clang__)
+#define PACKED_WHOLE 0
+typedef char packed_chars __attribute__((vector_size(64)));
+typedef short packed_shorts __attribute__((vector_size(64)));
+PACKED_FN packed_ints packed_four(packed_ints sum, packed_words w, packed_ints x) {
+  const packed_shorts none = {0}, one = none + 1;
+  const packed_ints zero = {0};
+  packed_shorts pairs = __builtin_ia32_pmaddubsw512_mask((packed_chars)w, (packed_chars)x, none, -1);
+  return sum + (packed_ints)__builtin_ia32_pmaddwd512_mask(pairs, one, zero, -1);
+}
 #elif defined(__AVX2__) && !defined(__AVX512F__) && !defined(__clang__)
 #define PACKED_WHOLE 0
 typedef char packed_chars __attribute__((vector_size(32)));
