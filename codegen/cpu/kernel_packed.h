@@ -128,9 +128,9 @@ PACKED_FN packed_ints packed_spread(const int8_t *x) {
 }
 
 /* One block of 64 bytes: of 8 bits 4 terms, of 4 bits 8, the first 4 in the low halves of bytes. */
-PACKED_FN void packed_block(int bits, const uint8_t *w, const int8_t *const *x, int64_t plane, int64_t at, int rows,
-                            packed_ints sum[PACKED_ROWS][PACKED_DIGITS][PACKED_PARTS]) {
-  __builtin_prefetch(w + PACKED_AHEAD);
+PACKED_FN void packed_block(int bits, const uint8_t *w, const uint8_t *ahead, const int8_t *const *x, int64_t plane,
+                            int64_t at, int rows, packed_ints sum[PACKED_ROWS][PACKED_DIGITS][PACKED_PARTS]) {
+  __builtin_prefetch(ahead);
   for (int v = 0; v < PACKED_PARTS; v++) {
     packed_words all = *(const packed_words *)(w + 4 * VECTOR * v);
     packed_words low = all & 0x0f0f0f0f, high = (all >> 4) & 0x0f0f0f0f;
@@ -170,9 +170,14 @@ PACKED_FN void packed_tile(const Packed *p, int bits, const int8_t *digits, cons
         for (int d = 0; d < PACKED_DIGITS; d++)
           for (int v = 0; v < PACKED_PARTS; v++)
             sum[t][r][d][v] = -(bits == 4 ? 8 : 128) * of[r][g].sum[d] - (packed_ints){0};
+    /* after a panel of two the next is not the other one */
+    const int64_t ahead =
+        panels == 2 && g * p->blocks * 64 + PACKED_AHEAD >= bytes ? PACKED_AHEAD + bytes : PACKED_AHEAD;
     for (int64_t i = 0; i < p->blocks; i++)
-      for (int t = 0; t < panels; t++)
-        packed_block(bits, w + t * bytes + 64 * i, x, plane, g * size + i * step, rows, sum[t]);
+      for (int t = 0; t < panels; t++) {
+        const uint8_t *at = w + t * bytes + 64 * i;
+        packed_block(bits, at, at + ahead, x, plane, g * size + i * step, rows, sum[t]);
+      }
     for (int t = 0; t < panels; t++)
       for (int v = 0; v < PACKED_PARTS; v++) {
         vector wide = packed_bf16(scale + t * p->groups * PACKED_LANES + VECTOR * v);
