@@ -12,6 +12,7 @@
 #include "base/safetensors.h"
 #include "driver/ir_file.h"
 #include "driver/operators.h"
+#include "driver/packed.h"
 #include "driver/weights.h"
 #include "frontend/onnx/import.h"
 #include "frontend/onnx/notes.h"
@@ -352,6 +353,7 @@ static bool is_called(const Module *m, const char *name) {
 
 static bool find_entries(const ModelOptions *o, Model *model) {
   const Module *m = model->m;
+  model->nentries = 0;
   model->entries = ARENA_ARRAY(o->arena, const char *, m->funcs.n);
   for (size_t k = 0; k < m->funcs.n; k++) {
     const Func *f = m->funcs.items[k];
@@ -383,12 +385,13 @@ bool model_load(const ModelOptions *o, Model *model) {
       bind_shapes(o, model->m) && bind_batch(o, model->m) && set_hints(o, model) && verify_module(model->m, o->diags) &&
       operators_kernels(o, model->m) && find_entries(o, model);
   if (ok && o->seeded) seed_weights(o, model->m);
-  return ok;
+  return ok && driver_pack_weights(o, model) && (!o->packed || find_entries(o, model));
 }
 
 void model_free(Model *model) {
   if (model->m) module_free(model->m);
   model->m = NULL;
+  temporary_close(&model->packed);
 }
 
 bool model_train(const ModelOptions *o, Model *model) {

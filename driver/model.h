@@ -7,6 +7,7 @@
 #define APC_DRIVER_MODEL_H
 
 #include "base/diag.h"
+#include "base/temporary.h"
 #include "frontend/dsl/dsl.h"
 #include "ir/ir.h"
 #include "passes/pipeline.h"
@@ -56,9 +57,11 @@ typedef struct ModelOptions {
   size_t nshapes;
   const DslDefine *defines; /* -D; .apc only */
   int ndefines;
-  DslParameters *parameters; /* receives those of an .apc model; may be NULL */
-  const char *weights;       /* FILE.safetensors that replaces the model's weights; NULL if none */
-  bool weights_named;        /* only the names of weights matter, not their values */
+  DslParameters *parameters;       /* receives those of an .apc model; may be NULL */
+  const struct PackedForm *packed; /* --weights-dtype; NULL if not given */
+  bool weights_unread;             /* with it: only the types of weights matter */
+  const char *weights;             /* FILE.safetensors that replaces the model's weights; NULL if none */
+  bool weights_named;              /* only the names of weights matter, not their values */
   bool graph;  /* an ONNX file is its graph, even if apc kept the model in it that the graph is written from */
   bool seeded; /* --seed */
   int64_t seed;
@@ -80,6 +83,7 @@ typedef struct Model {
   Module *m;
   TrainingFacts facts;                 /* of the weights, as the model file gives them */
   const struct OnnxSharding *sharding; /* of an .onnx model, in the module's arena; NULL if none */
+  TemporaryFolder packed;              /* has the weights of --weights-dtype */
   int nentries;
   const char **entries; /* functions that can be requested, in order */
 } Model;

@@ -764,6 +764,15 @@ static void indexing(void) {
                            t, t, t, t, t, t, t, t, i ? "relu" : "silu", t));
     arena_free(a);
   }
+  for (int i = 0; i < 2; i++) { /* tiles of 4, 2 and 1 rows, of 2 panels and 1 */
+    Arena *a = arena_new();
+    const int bits = i ? 8 : 4, terms = 32 / bits;
+    text_case(arena_printf(a, "packed %d", bits),
+              arena_printf(a, "  %%x = input {name=\"x\"} : f32[b,s,3,4,%d] @{}\n"
+            "  %%q = input {name=\"q\"} : u8[3,3,4,16,4] @{}\n  %%t = input {name=\"t\"} : bf16[3,3,16] @{}\n"
+                           "  %%y = packed_dot %%x, %%q, %%t {bits=%d} : f32[b,s,3,16]\n" OUTF("y"), terms, bits));
+    arena_free(a);
+  }
   text_case("grouped wide", IN("x", "f32[2,3]") IN("w", "f32[2,3,1100]") "  %i = iota {axis=0, start=0} : i64[2]\n"
             "  %y = grouped_dot %x, %i, %w {start=0} : f32[2,1100]\n" OUT("y"));
   for (int i = 0; i < 2; i++) { /* rows of several blocks, indices of several lists, many of one row */

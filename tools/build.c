@@ -17,6 +17,7 @@
 #include "tools/plan_questions.h"
 #include "tools/plan_times.h"
 #include "tools/values.h"
+#include "tools/weights_dtype.h"
 
 /* ---- words */
 
@@ -140,13 +141,16 @@ static const char *const *texts(Tool *t, OptionId id, size_t *count) {
 
 static DriverEmbed embed(const Tool *t) {
   const char *how = option_text(&t->options, OPT_weights);
-  return how && strcmp(how, "ref") == 0 ? EMBED_NONE : how && strcmp(how, "embed") == 0 ? EMBED_ALL : EMBED_SMALL;
+  bool all = option_given(&t->options, OPT_weights_dtype); /* their file is temporary */
+  if (how && strcmp(how, "ref") == 0) return EMBED_NONE;
+  return all || (how && strcmp(how, "embed") == 0) ? EMBED_ALL : EMBED_SMALL;
 }
 
 /* Sets *file to the source of the weights; with --weights ref or embed, NULL, as these name no source. */
 static bool weights_file(Tool *t, const char **file) {
   const char *from = option_text(&t->options, OPT_weights);
-  *file = from && embed(t) == EMBED_SMALL ? from : NULL;
+  const bool named = from && strcmp(from, "ref") != 0 && strcmp(from, "embed") != 0;
+  *file = named ? from : NULL;
   if (!*file || driver_files_is_path(from)) return true;
   return diag_error(t->diags, DIAG_usage_value, (Loc){0},
                     "option '--weights' takes ref, embed, FILE.safetensors, an .index.json or a folder, not '%s'",
@@ -272,7 +276,7 @@ static bool model_options(Tool *t, const char *path, ModelOptions *o) {
   o->libraries = texts(t, OPT_op_library, &o->nlibraries);
   o->defines = defines(t, &o->ndefines);
   return o->dims && o->hints && tool_print_after_check(t->diags, o->print_after, NULL) &&
-         weights_file(t, &o->weights) && train_options(t, o) && input_values(t, o);
+         weights_file(t, &o->weights) && train_options(t, o) && input_values(t, o) && tool_weights_dtype(t, o);
 }
 
 bool tool_model(Tool *t, const char *path, Model *out) {
@@ -500,9 +504,9 @@ bool tool_load(Tool *t, const char *path, const Target *target, Build *b) {
   o->plan_file = option_text(&t->options, OPT_plan);
   o->configuration = option_text(&t->options, OPT_configuration);
   o->save_plan = tool_prints_plan(t) ? NULL : option_text(&t->options, OPT_save_plan);
-  return tool_calls(t, &o->calls, &o->ncalls) && objective_options(t, target, o) &&
-         tool_pins(t, &o->plan.pins, &o->plan.npins) && tool_compared(t, &o->named, &o->nnamed) &&
-         driver_run(b, DRIVER_simplify);
+  return tool_weights_dtype_runs(t, target) && tool_calls(t, &o->calls, &o->ncalls) &&
+         objective_options(t, target, o) && tool_pins(t, &o->plan.pins, &o->plan.npins) &&
+         tool_compared(t, &o->named, &o->nnamed) && driver_run(b, DRIVER_simplify);
 }
 
 static bool find_plan(Tool *t, Build *b, bool alternatives) {

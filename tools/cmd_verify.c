@@ -30,11 +30,11 @@ enum { MAX_RANKS_HERE = 64 };
 
 /* Inputs and outputs of an entry. */
 typedef struct EntryRun {
-  Tensors inputs, many, one, reference;
+  Tensors inputs, many, one, reference, given; /* given: on one rank with the model's own weights (--weights-dtype) */
 } EntryRun;
 
 typedef struct Verify {
-  Build parallel, one;
+  Build parallel, one, given;
   Npz *expected;
   TemporaryFolder scratch;
   PassChecks passes;
@@ -74,8 +74,12 @@ static bool draw_weights(Tool *t, Verify *v) {
   return driver_weights_to_file(m, v->drawn, t->diags);
 }
 
+static Tensors *results_of(const Verify *v, const Build *b, EntryRun *e) {
+  return b == &v->parallel ? &e->many : b == &v->one ? &e->one : &e->given;
+}
+
 /* Builds the program under a name of the scratch folder and runs its entries in order; states persist between them. */
-static int run_program(Tool *t, Verify *v, Build *b, const char *name, bool many) {
+static int run_program(Tool *t, Verify *v, Build *b, const char *name) {
   int code = EXIT_OK;
   const char *path = arena_printf(t->arena, "%s/%s", v->scratch.path, name);
   if (!driver_write(b, target_device_traits(DEVICE_cpu), path)) return tool_failed(t->diags);
@@ -85,7 +89,7 @@ static int run_program(Tool *t, Verify *v, Build *b, const char *name, bool many
     EntryRun *e = &v->entries[i];
     if (i == v->models) code = states_bind(t, b, program, v->sizes);
     if (code == EXIT_OK) code = tool_program_run(t, program, b->l1s[i]->name, &e->inputs);
-    if (code == EXIT_OK) outputs_read(t, program, many ? &e->many : &e->one, &code);
+    if (code == EXIT_OK) outputs_read(t, program, results_of(v, b, e), &code);
   }
   apc_close(program);
   return code;
@@ -125,17 +129,28 @@ static bool refer(Tool *t, Verify *v) {
                                      &v->entries[v->models].reference);
 }
 
+/* Runs the model with its own weights, to say what --weights-dtype changes. */
+static int run_given(Tool *t, Verify *v) {
+  if (!option_given(&t->options, OPT_weights_dtype)) return EXIT_OK;
+  t->weights_as_given = true;
+  bool ok = tool_plan_one_rank(t, t->options.args.items[0], &v->given) && driver_run(&v->given, DRIVER_lower);
+  t->weights_as_given = false;
+  return ok ? run_program(t, v, &v->given, "given") : tool_failed(t->diags);
+}
+
 static int run_both(Tool *t, Verify *v) {
   const char *path = t->options.args.items[0];
   if (!temporary_open(t->diags, t->arena, &v->scratch) || !make_inputs(t, v) || !draw_weights(t, v))
     return tool_failed(t->diags);
-  int code = run_program(t, v, &v->parallel, "parallel", true);
+  int code = run_program(t, v, &v->parallel, "parallel");
   if (code != EXIT_OK) return code;
   if (!tool_plan_one_rank(t, path, &v->one) || !driver_run(&v->one, DRIVER_lower) || !states_entry_add(t, &v->one))
     return tool_failed(t->diags);
-  code = run_program(t, v, &v->one, "one", false);
+  code = run_program(t, v, &v->one, "one");
   if (code != EXIT_OK) return code;
   v->ran = true;
+  code = run_given(t, v);
+  if (code != EXIT_OK) return code;
   return refer(t, v) ? borders_check(t, &v->parallel, v->scratch.path, &v->borders) : tool_failed(t->diags);
 }
 
@@ -157,7 +172,8 @@ static void prove_entries(Tool *t, Verify *v) {
 typedef struct OutputCheck {
   const char *name;
   Difference one, reference; /* many ranks against one; the larger error of both against the interpreter */
-  bool ok;
+  Difference weights;        /* with --weights-dtype: one rank against the model's own weights */
+  bool given, ok;
 } OutputCheck;
 
 static Difference difference(const Tool *t, const Verify *v, const char *name, const Tensor *x, const Tensor *y) {
@@ -174,6 +190,8 @@ static OutputCheck check_output(const Tool *t, const Verify *v, const EntryRun *
   const Tensor *many = tensors_find(&e->many, one->name);
   c.one = difference(t, v, one->name, many, &one->tensor);
   c.ok = c.one.ok;
+  const Tensor *given = tensors_find(&e->given, one->name);
+  if (given) c.given = true, c.weights = difference(t, v, one->name, &one->tensor, given);
   if (!v->referred) return c;
   const Tensor *want = tensors_find(&e->reference, one->name);
   Difference x = difference(t, v, one->name, many, want);
@@ -193,6 +211,7 @@ static bool no_others(const Verify *v, const EntryRun *e) {
 static json_t *check_json(const Verify *v, const OutputCheck *c) {
   json_t *o = json_pack("{s:o, s:o, s:o, s:b}", "name", json_text(c->name), "rel_l2", tool_json_real(c->one.rel_l2),
                         "max_abs", tool_json_real(c->one.max_abs), "ok", c->ok);
+  if (c->given) json_object_set_new(o, "weights_rel_l2", tool_json_real(c->weights.rel_l2));
   json_object_set_new(o, "reference_rel_l2", v->referred ? tool_json_real(c->reference.rel_l2) : json_null());
   return o;
 }
@@ -203,6 +222,9 @@ static void show_check(Tool *t, const Verify *v, const OutputCheck *c) {
           c->one.rel_l2, c->one.max_abs,
           v->referred ? arena_printf(t->arena, "; reference: %.3g", c->reference.rel_l2) : "",
           c->one.ok && !c->ok ? ", above the tolerance" : "");
+  if (c->given)
+    fprintf(t->results, "weights  %-24s %s against the model's own: relative L2 %.3g, largest difference %.3g\n",
+            c->name, option_text(&t->options, OPT_weights_dtype), c->weights.rel_l2, c->weights.max_abs);
 }
 
 /* Returns the weakest check of any pass. */
@@ -440,10 +462,12 @@ int cmd_verify(Tool *t) {
     tensors_free(&v.entries[i].many);
     tensors_free(&v.entries[i].one);
     tensors_free(&v.entries[i].reference);
+    tensors_free(&v.entries[i].given);
   }
   tool_weights_close(v.weights);
   model_free(&v.imported);
   driver_free(&v.parallel);
   driver_free(&v.one);
+  driver_free(&v.given);
   return code;
 }

@@ -13,6 +13,7 @@
 #include "tools/emit_trace.h"
 #include "tools/outputs.h"
 #include "tools/pass_name.h"
+#include "tools/weights_dtype.h"
 #include "driver/ir_file.h"
 
 /* The stage that a form needs. */
@@ -151,6 +152,9 @@ bool tool_emit_needs_lowering(const EmitList *l) { return needs(l, LOWERED); }
 
 /* Planning itself works for any target. */
 bool tool_emit_check_target(Tool *t, const Target *target, const EmitList *l) {
+  if (!tool_weights_dtype_emits(t, tool_emit_wants(l, EMIT_ONNX),
+                                tool_emit_wants(l, EMIT_IR) || tool_emit_wants(l, EMIT_IR_PASS)))
+    return false;
   if (strcmp(kernel_target(target->device)->language, "CUDA") != 0 &&
       (tool_emit_wants(l, EMIT_CUDA) || tool_emit_wants(l, EMIT_PTX) || tool_emit_wants(l, EMIT_CUBIN))) {
     diag_error(t->diags, DIAG_usage_value, (Loc){0}, "target %s has no GPU to write CUDA code for", target->name);

@@ -32,6 +32,7 @@ typedef struct Tool {
   size_t noutputs;
   struct PassChecks *checks; /* verify: checks the passes over the next model (passes/check.h); NULL if not */
   struct ToolValues *values; /* of inputs (tools/values.h); NULL until they are read */
+  bool weights_as_given;     /* verify: the next model has its own weights, without --weights-dtype */
   bool quiet, verbose, times;
   bool color;     /* of messages on standard error */
   bool terminal;  /* standard error can rewrite a line */

@@ -177,6 +177,19 @@ static const Part parts[] = {
              "op \"group\" {v:r}\n"
              "op \"group.u\" {x0:r}\n"
              "op \"group.wide\" {v:r}\n"},
+    {.kinds = {OP_packed_dot},
+     /* rows of several tiles, an odd number of panels; ranks have groups, then panels */
+     .text = "  %packed.x = input {name=\"packed.x\"} : f32[7, 4, 4, 8]\n"
+             "  %packed.q = input {name=\"packed.q\"} : u8[5, 4, 4, 16, 4]\n"
+             "  %packed.s = input {name=\"packed.s\"} : bf16[5, 4, 16]\n"
+             "  %packed = packed_dot %packed.x, %packed.q, %packed.s {bits=4} : f32[7, 5, 16]\n"
+             "  %packed.y = input {name=\"packed.y\"} : f32[1, 2, 16, 4]\n"
+             "  %packed.p = input {name=\"packed.p\"} : u8[3, 2, 16, 16, 4]\n"
+             "  %packed.t = input {name=\"packed.t\"} : bf16[3, 2, 16]\n"
+             "  %packed.one = packed_dot %packed.y, %packed.p, %packed.t {bits=8} : f32[1, 3, 16]\n"
+             "  output \"packed\" %packed\n"
+             "  output \"packed.one\" %packed.one\n",
+     .plan = ""},
     {.kinds = {OP_scatter, OP_put, OP_take, OP_argsort, OP_topk, OP_scan},
      .text = "  %index.x = input {name=\"index.x\"} : f32[9, 70]\n"
              "  %index.line = input {name=\"index.line\"} : f32[300]\n"
@@ -290,10 +303,13 @@ static bool draw_inputs(Borders *x) {
     if (op->kind != OP_input || !type_constant_dims(type_of(f, op->out), dims)) continue;
     NamedTensor *in = &x->inputs.items[x->inputs.n++];
     in->name = op_str(op, AT_name);
-    if (!tensor_alloc(&in->tensor, DT_f32, type_of(f, op->out)->rank, dims))
+    const DType type = type_of(f, op->out)->dtype;
+    const uint64_t stream = hash64(in->name, strlen(in->name), 0);
+    if (!tensor_alloc(&in->tensor, type, type_of(f, op->out)->rank, dims))
       return diag_error(x->t->diags, DIAG_no_memory, (Loc){0}, "out of memory");
-    fill_normal(DT_f32, in->tensor.data, 0, (size_t)tensor_elements(&in->tensor), 0,
-                hash64(in->name, strlen(in->name), 0), 0, 0.5);
+    const size_t n = (size_t)tensor_elements(&in->tensor);
+    if (dtype_is_float(type)) fill_normal(type, in->tensor.data, 0, n, 0, stream, 0, 0.5);
+    else fill_below(type, in->tensor.data, 0, n, 0, stream, 256);
   }
   return true;
 }

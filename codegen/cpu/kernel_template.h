@@ -11,7 +11,8 @@ const char *template_print(const Work *w, const Op *op, Scalars *scalars);
 bool template_exists(OpKind k);
 
 /* The functions by family (codegen/rows/templates.def): kernel_window.c prints the description and the loops of a
- * convolution or pool, kernel_grouped.c and kernel_indexing.c (within, too) theirs, kernel_template.c the others. */
+ * convolution or pool, kernel_grouped.c, kernel_packed.c and kernel_indexing.c (within, too) theirs, kernel_template.c
+ * the others. */
 typedef void TemplateFn(const Work *w, const Op *op, Text *t, Scalars *s);
 #define TEMPLATE(op, family) TemplateFn template_##family;
 #include "codegen/rows/templates.def"

@@ -4,6 +4,7 @@
  * for the remaining dimensions.  Inputs "0", "1" ... are the operands.  Placeholders, replaced before parsing:
  *   $T element type of operand 0;  $C the type computed in: f32 for f16 and bf16, else $T
  *   $D the repeated symbols ("r0, r1");  $d their dimensions ("0, 1");  $z, $o as many zeros, ones
+ *   $L the repeated dimensions as letters of a spec ("uv")
  *   $E, $e like $D, $d without dimension `axis`;  $a the attribute axis
  *   $0 $1 $2 the first dimensions after the repeated ones;  ${eps} the attribute eps
  *   ${bias:} the letters of an attribute as symbols ("b, t");  ${bias:bgrst} their places among these ("0, 4")
@@ -40,7 +41,11 @@ static bool add_list(Expansion *x, char what) {
   int n = 0;
   for (int i = 0; i < x->repeated; i++) {
     if (i == axis) continue;
-    if (n++) text_add(&x->out, ", ");
+    if (n++ && what != 'L') text_add(&x->out, ", ");
+    if (what == 'L') {
+      text_printf(&x->out, "%c", 'u' + i);
+      continue;
+    }
     if (what == 'D' || what == 'E') text_printf(&x->out, "%c%d", x->letter, i);
     else text_printf(&x->out, "%d", what == 'z' ? 0 : what == 'o' ? 1 : i);
   }

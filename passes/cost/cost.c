@@ -313,7 +313,7 @@ static double window_cost(const CostModel *c, const Func *f, const Op *op, const
 static DType computed_type(const Func *f, const Op *op) { return type_of(f, op->nin ? op->in[0] : op->out)->dtype; }
 
 static MatrixKernel kernel_of(OpKind k) {
-  if (op_is_grouped(k)) return KERNEL_GROUPED;
+  if (op_is_grouped(k) || k == OP_packed_dot) return KERNEL_GROUPED;
   if (k == OP_attention) return KERNEL_ATTENTION;
   if (k == OP_attention_grad) return KERNEL_ATTENTION_GRAD;
   die("no rate for %s", op_name(k));

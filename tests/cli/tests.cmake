@@ -62,6 +62,7 @@ foreach(name
     loops
     onnx
     operators
+    packed
     panels
     planned
     planning

@@ -175,7 +175,9 @@ later APC0626 --dtype fp8
 later APC0636 --train mse --train-mode 'y=dropout(0.1)'
 later APC0637 --offload moments
 later APC0641 --world 2,4
-later APC0644 --weights-dtype int8
+later APC0644 --weights-dtype int8 --dtype bf16
+later APC0644 --weights-dtype int8 --target dgx-a100x1
+later APC0644 --weights-dtype int8 --train cross_entropy
 # Kernels that are not built count for plans only, which say so.
 attention="$source_dir/examples/llama.apc -D layers=1 --dtype bf16 --target dgx-h100x1 --dim seq=2048"
 # shellcheck disable=SC2086

@@ -444,6 +444,12 @@ static const Instance others[] = {
                        Y("grouped_mlp %x, %i, %g, %u, %d {kind=\"silu\", start=0}", "f32[A, 2, 2]")),
     F(grouped_mlp, X("f32[A, 3]") "%i = iota {axis=0, start=0} : i64[A] " GLU("f32", "B", "3", "4", "C")
                        Y("grouped_mlp %x, %i, %g, %u, %d {kind=\"relu\", start=0}", "f32[A, C]")),
+    F(packed_dot, X("f32[A, B, 2, 8]") "%q = input {name=\"q\"} : u8[C, B, 2, 16, 4] "
+                                       "%s = input {name=\"s\"} : bf16[C, B, 16] " Y("packed_dot %x, %q, %s {bits=4}",
+                                                                                     "f32[A, C, 16]")),
+    F(packed_dot, X("f32[2, A, B, 3, 4]") "%q = input {name=\"q\"} : u8[C, B, 3, 16, 4] "
+                                          "%s = input {name=\"s\"} : bf16[C, B, 16] " Y(
+                                              "packed_dot %x, %q, %s {bits=8}", "f32[2, A, C, 16]")),
     F(take,
       X("f32[A, 4, B]") "%i = input {name=\"i\"} : i64[A, C, B] " Y("take %x, %i {axis=1, start=0}", "f32[A, C, B]")),
     F(take, X("i32[3]") "%i = input {name=\"i\"} : i32[C] " Y("take %x, %i {axis=0, start=0}", "i32[C]")),

@@ -56,6 +56,17 @@ static void softmax(void) {
       4e-3);
 }
 
+static void packed_dot(void) {
+  compare(
+      "func @main level 1 { %0 = input {name=\"0\"} : f32[3,2,2,8] %1 = input {name=\"1\"} : u8[2,2,2,16,4] "
+      "%2 = input {name=\"2\"} : bf16[2,2,16] %y = packed_dot %0, %1, %2 {bits=4} : f32[3,2,16] output \"y\" %y }",
+      1e-12);
+  compare(
+      "func @main level 1 { %0 = input {name=\"0\"} : f32[2,3,1,3,4] %1 = input {name=\"1\"} : u8[2,1,3,16,4] "
+      "%2 = input {name=\"2\"} : bf16[2,1,16] %y = packed_dot %0, %1, %2 {bits=8} : f32[2,3,2,16] output \"y\" %y }",
+      1e-12);
+}
+
 static void norm(void) {
   static const char *const kinds[] = {"layer", "rms"};
   for (int k = 0; k < 2; k++)
@@ -208,6 +219,7 @@ static void strategies(void) {
 
 int main(void) {
   RUN(softmax);
+  RUN(packed_dot);
   RUN(norm);
   RUN(rope);
   RUN(attention);

@@ -174,7 +174,8 @@ static void *compile_dialect(Arena *a) {
       "#include \"codegen/cuda/dialect.h\"\n#include \"codegen/cuda/dialect_templates.h\"\n#include "
       "\"codegen/cuda/dialect_attention.h\"\n#include \"codegen/cuda/dialect_attention_grad.h\"\n#include "
       "\"codegen/cuda/dialect_conv.h\"\n#include \"codegen/cuda/dialect_few.h\"\n"
-      "#include \"codegen/cuda/dialect_indexing.h\"\n#include \"codegen/cuda/dialect_grouped.h\"\n",
+      "#include \"codegen/cuda/dialect_indexing.h\"\n#include \"codegen/cuda/dialect_grouped.h\"\n"
+      "#include \"codegen/cuda/dialect_packed.h\"\n",
       f);
   for (size_t i = 0; i < dialect.kernels.n; i++) fputs(cuda_text(a, &dialect.kernels.items[i]), f);
   fclose(f);

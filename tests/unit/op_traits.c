@@ -40,10 +40,10 @@ static void elements(void) {
   CHECK_STR(all_with(op_is_windowed), "conv conv_transpose conv_filter pool pool_grad");
   CHECK_STR(all_with(op_is_grouped), "grouped_dot grouped_mlp");
   CHECK_STR(all_with(op_is_contraction),
-            "dot grouped_dot grouped_mlp conv conv_transpose conv_filter attention attention_grad");
+            "dot grouped_dot grouped_mlp conv conv_transpose conv_filter attention attention_grad packed_dot");
   CHECK_STR(all_with(op_has_library_sums), "dot conv conv_transpose conv_filter attention attention_grad");
   CHECK_STR(all_with(op_is_along), "reduce softmax norm cross_entropy");
-  CHECK_STR(all_with(op_is_composite), "softmax norm rope attention attention_grad cross_entropy");
+  CHECK_STR(all_with(op_is_composite), "softmax norm rope attention attention_grad packed_dot cross_entropy");
 }
 
 static void structure(void) {
