@@ -72,8 +72,12 @@ def reshaping(folder):
 
 
 def hugging_folder(folder):
+    """Four times as wide as the stored model: narrower weights are not packed."""
     d = json.loads((ROOT / "tests/hf/folders/llama2.json").read_text())
-    hugging.write(str(folder / "DIR"), d["config"], d["shapes"])
+    narrow = {d["config"]["hidden_size"], d["config"]["intermediate_size"]}
+    shapes = {name: [4 * n if n in narrow else n for n in shape] for name, shape in d["shapes"].items()}
+    wide = {name: 4 * d["config"][name] for name in ("hidden_size", "intermediate_size", "head_dim")}
+    hugging.write(str(folder / "DIR"), d["config"] | wide, shapes)
     numpy.save(folder / "tokens.npy", numpy.array([d["tokens"]]))
 
 
