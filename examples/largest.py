@@ -57,7 +57,8 @@ def data():
 
 def check():
     import torch
-    net, weights = network(), numpy.load("trained.npz")
+    net = network()
+    weights = numpy.load("trained.npz")
     net.load_state_dict({name: torch.from_numpy(weights[name]) for name in weights})
     labels = net(torch.from_numpy(numpy.load("held_x.npy"))).argmax(1).numpy()
     print((labels == numpy.load("held_labels.npy")).sum(), "of", len(labels), "are right")

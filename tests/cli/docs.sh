@@ -36,7 +36,7 @@ if command -v man >/dev/null; then
   check "ten fields or more" test "$(wc -w <<<"$fields")" -ge 10
   for f in $fields; do check "$f" grep -qE "^ +$f( |\$)" out; done
   for f in $("$apc" targets --names); do check "$f" grep -qF "$f" out; done
-  last="man apc-plan.5"; text apc-plan.5; expect_out "apc.plan 1"; expect_out 'op "l*.wq" {x1:tp}'
+  last="man apc-plan.5"; text apc-plan.5; expect_out "apc.plan 1"; expect_out 'op "layers.*.mlp.fc.dot" {a:mb.dp, d:tp}'
 fi
 if command -v mandoc >/dev/null; then
   for page in "$share"/*.[15]; do expect 0 "" mandoc -T lint -W warning "$page"; no_out; done

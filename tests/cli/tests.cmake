@@ -120,6 +120,8 @@ apc_test(NAME names COMMAND /usr/bin/python3 ${CMAKE_SOURCE_DIR}/tests/names.py 
 apc_test(NAME plain COMMAND /usr/bin/python3 ${CMAKE_SOURCE_DIR}/tests/plain.py ${CMAKE_SOURCE_DIR})
 # Commands of documents are run by a test, here without a look at their output, or are listed with the reason.
 apc_test(NAME cli.guides COMMAND /usr/bin/python3 ${CMAKE_CURRENT_LIST_DIR}/guides.py ${CMAKE_BINARY_DIR}/apc)
+# Blocks without commands: apc reads their models, IR, plans and targets; each block has a row.
+apc_test(NAME cli.blocks COMMAND /usr/bin/python3 ${CMAKE_CURRENT_LIST_DIR}/blocks.py ${CMAKE_BINARY_DIR}/apc)
 apc_test(NAME cli.commands COMMAND /usr/bin/python3 ${CMAKE_SOURCE_DIR}/tests/commands.py ${CMAKE_SOURCE_DIR})
 # The texts of the recipes in CONTRIBUTING.md compile.
 apc_test(NAME recipes COMMAND /usr/bin/python3 ${CMAKE_SOURCE_DIR}/tests/recipes.py ${CMAKE_BINARY_DIR})
