@@ -288,8 +288,10 @@ static bool is_reached(const SolveResult *r) { return r->lower_bound >= r->time 
 
 /* Keeps a choice found by frontiers, whose time excludes the rests. */
 static void keep_frontier(Solver *s, const SolveResult *found) {
-  Point x = {.feasible = found->feasible, .values = found->values};
-  if (!x.feasible) return;
+  const size_t bytes = sizeof(int) * (size_t)s->p->nvars;
+  if (!found->feasible) return;
+  Point x = {.feasible = true, .values = arena_alloc(s->arena, bytes + 1)}; /* a copy: descent changes it */
+  memcpy(x.values, found->values, bytes);
   evaluate(s->p, &x);
   keep(s, &x);
   if (s->p->nrests) descend(s, 0, aim_of(s->p), &x);

@@ -5,8 +5,8 @@
  * above its largest element, which is as exact as f32 beside that element.  Such an integer is three digits of 8 bits
  * with a sign.  So all products of a group are integer dot products of bytes, which have no rounding, with four terms
  * per lane and instruction (VNNI).  The sum of a group, times its scale, is added to the result in f32, in ascending
- * order.  So the bits of an element depend on its row and its column only: not on tiles, threads, other rows or the
- * instruction set.  A row with an infinity or NaN in it gives NaN.
+ * order.  So the bits of an element depend on its row and its column only: not on tiles, threads, other rows or, with
+ * fused multiply-add, the instruction set.  A row with an infinity or NaN in it gives NaN.
  *
  * A weight is read once for up to PACKED_ROWS rows, as it is stored: 16 columns side by side, 4 terms of each in 4
  * bytes.  It is unpacked in registers, so few rows take as long as reading the weight.
@@ -209,8 +209,7 @@ PACKED_FN void packed_rows(const Packed *p, int bits, const int8_t *digits, cons
   else if (r < p->rows) packed_tile(p, bits, digits, group, r, 1, panel, 1);
 }
 
-/* bits is a constant. */
-PACKED_FN void packed_dot(const Packed *p, int bits) {
+PACKED_FN void packed_some(const Packed *p, int bits) {
   const int64_t size = p->blocks * (bits == 4 ? 8 : 4), plane = p->groups * size, all = p->rows * p->groups;
   int8_t *digits = scratch(0, p->rows * PACKED_DIGITS * plane + 64);
   PackedGroup *group = scratch(1, (int64_t)sizeof(PackedGroup) * all + 64);
@@ -223,5 +222,16 @@ PACKED_FN void packed_dot(const Packed *p, int bits) {
   for (int64_t i = 0; i < (p->panels + 1) / 2; i++) {
     if (2 * i + 2 <= p->panels) packed_rows(p, bits, digits, group, 2 * i, 2);
     else packed_rows(p, bits, digits, group, 2 * i, 1);
+  }
+}
+
+/* bits is a constant.  So many rows at a time that their digits are small beside x. */
+PACKED_FN void packed_dot(const Packed *p, int bits) {
+  const int64_t size = p->blocks * (bits == 4 ? 8 : 4), most = 64;
+  for (int64_t r = 0; r < p->rows; r += most) {
+    Packed some = *p;
+    some.rows = p->rows - r < most ? p->rows - r : most;
+    some.x += r * p->groups * size, some.y += r * p->panels * PACKED_LANES;
+    packed_some(&some, bits);
   }
 }

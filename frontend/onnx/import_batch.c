@@ -10,6 +10,8 @@
  * Before operator set 14 further outputs mean training.  Not done: is_test=0 of operator set 6 and earlier; statistics
  * per element (spatial=0).
  */
+#include <math.h>
+
 #include "frontend/onnx/import_private.h"
 #include "frontend/onnx/interpolate.h"
 
@@ -35,6 +37,7 @@ static Val operand(ImportNode *n, size_t i, DType type) {
 /* Moves the stored statistic `i` towards that of the batch, and returns it. */
 static Val moved(ImportNode *n, size_t i, Val of_batch, DType type) {
   double momentum = node_float(n, "momentum", 0.9f);
+  if (!isfinite(momentum)) return node_error(n, "momentum is %g", momentum), 0;
   Val stored = import_statistic(n, input(n, i)), old = stored ? build_cast(n->b, stored, type) : 0;
   if (!old || !of_batch) return 0;
   return binary(n, OP_add, binary_number(n, OP_mul, old, momentum), binary_number(n, OP_mul, of_batch, 1 - momentum));

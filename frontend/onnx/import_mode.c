@@ -185,6 +185,13 @@ static const Onnx__NodeProto *maker(const Import *im, const char *value) {
   return NULL;
 }
 
+/* Returns an attribute of a random node. */
+static double attribute_of(const Onnx__NodeProto *node, const char *name, double otherwise) {
+  for (size_t i = 0; i < node->n_attribute; i++)
+    if (strcmp(onnx_text(node->attribute[i]->name), name) == 0) return (double)node->attribute[i]->f;
+  return otherwise;
+}
+
 /* The random node of a mask: 1 with the probability `share`, else 0; NULL if the value is none. */
 static const Onnx__NodeProto *mask_source(ImportNode *n, const char *value, double share) {
   const Onnx__NodeProto *less = maker(n->im, value), *from;
@@ -192,6 +199,7 @@ static const Onnx__NodeProto *mask_source(ImportNode *n, const char *value, doub
   if (!less || strcmp(onnx_text(less->op_type), "Less") != 0 || less->n_input != 2) return NULL;
   from = maker(n->im, less->input[0]);
   if (!from || strncmp(onnx_text(from->op_type), "RandomUniform", 13) != 0) return NULL;
+  if (attribute_of(from, "low", 0) != 0 || attribute_of(from, "high", 1) != 1) return NULL;
   ImportItem *item = import_find(n->im, less->input[1]);
   bool is = item && item->type && item_number(n, item, &limit) && fabs(limit - share) < 1e-6;
   return is ? from : NULL;

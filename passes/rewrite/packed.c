@@ -87,10 +87,10 @@ static bool view_reshape(View *v, int rank, const int64_t *dims) {
 
 /* Only an operation that leaves the weight's values as they are. */
 static bool passes_weight(const Op *op, const Func *f) {
-  if (op->kind == OP_cast)
-    return dtype_is_float(type_of(f, op->out)->dtype) &&
-           dtype_bytes(type_of(f, op->out)->dtype) >= dtype_bytes(type_of(f, op->in[0])->dtype) &&
-           dtype_computes(type_of(f, op->in[0])->dtype);
+  if (op->kind == OP_cast) {
+    const DType from = type_of(f, op->in[0])->dtype, to = type_of(f, op->out)->dtype;
+    return from == to || (dtype_is_float(to) && dtype_computes(from) && dtype_bytes(to) > dtype_bytes(from));
+  }
   return op->kind == OP_reshape || op->kind == OP_transpose || op->kind == OP_slice || op->kind == OP_copy;
 }
 

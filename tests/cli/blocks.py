@@ -176,6 +176,7 @@ BLOCKS = [
     ("docs/guide/install.md", "find_package", test, "install"),
     ("docs/guide/install.md", "export MANPATH", test, "install"),
     ("docs/guide/launch.md", "head ", shell),
+    ("docs/guide/llm.md", "weights  logits", test, "cli.packed"),
     ("docs/guide/operators.md", "#include <apc_operator.h>", same, "examples/operators.c"),
     ("docs/guide/operators.md", "my.Op: ", model, RULE),
     ("docs/guide/operators.md", "error: launch", test, "cli.operators"),
