@@ -51,13 +51,11 @@ typedef struct DimSizes {
   size_t n, cap;
 } DimSizes;
 
-/* Adds the size.  Of several sizes to plan for the last counts; false if a dimension is bound to two. */
-static bool add_size(Arena *a, DimSizes *list, DimSize d, bool hint) {
+/* Adds the size; false if the dimension has another one. */
+static bool add_size(Arena *a, DimSizes *list, DimSize d) {
   for (size_t i = 0; i < list->n; i++) {
-    DimSize *had = &list->items[i];
-    if (strcmp(had->name, d.name) != 0) continue;
-    if (hint) had->size = d.size;
-    return had->size == d.size;
+    const DimSize *had = &list->items[i];
+    if (strcmp(had->name, d.name) == 0) return had->size == d.size;
   }
   ARENA_PUSH(a, list, d);
   return true;
@@ -74,7 +72,7 @@ const DimSize *tool_dim_sizes(Tool *t, OptionId id, size_t *count) {
       const char *number;
       split_size(t->arena, p, n, &d.name, &number);
       tool_parse_whole(number, &d.size);
-      if (!add_size(t->arena, &list, d, id == OPT_dim_hint)) {
+      if (!add_size(t->arena, &list, d)) {
         diag_error(t->diags, DIAG_usage_value, (Loc){0}, "%s gives '%s' two sizes", option_rows[id].flag, d.name);
         return NULL;
       }

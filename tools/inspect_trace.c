@@ -6,7 +6,7 @@
  * run of a measured trace (category "predicted").  An event may contain others of its row, as a run contains its calls.
  * A process is busy while an event runs that contains no other; events of several rows at the same time count once.  A
  * prediction ("predicted_us" of an event) is compared with the time in which the event did not wait for other ranks
- * ("waiting_us").
+ * ("waiting_us").  All these numbers are 0 to MOST_US.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -46,6 +46,7 @@ typedef struct Trace {
 } Trace;
 
 enum { SHOWN = 10, WORST = 5 };
+#define MOST_US 1e15 /* more than 30 years; sums of whole numbers of that size are still exact */
 
 static Sum *add(Arena *a, Sums *sums, const char *name, double us) {
   size_t i = 0;
@@ -133,6 +134,19 @@ static bool bad_event(Tool *t, const char *path, size_t i, const char *what) {
   return diag_error(t->diags, DIAG_trace, (Loc){.file = path}, "event %zu: %s", i, what);
 }
 
+/* Fails if the event has a number of microseconds that is negative or beyond MOST_US. */
+static bool check_number(Tool *t, const char *path, size_t i, const json_t *of, const char *name) {
+  const double us = json_number_value(json_object_get(of, name));
+  return (us >= 0 && us <= MOST_US) ||
+         bad_event(t, path, i, arena_printf(t->arena, "\"%s\" is %g; it must be 0 to %g", name, us, MOST_US));
+}
+
+static bool check_numbers(Tool *t, const char *path, size_t i, const json_t *event) {
+  const json_t *args = json_object_get(event, "args");
+  return check_number(t, path, i, event, "ts") && check_number(t, path, i, event, "dur") &&
+         check_number(t, path, i, args, "predicted_us") && check_number(t, path, i, args, "waiting_us");
+}
+
 static bool read_event(Tool *t, const char *path, size_t i, const json_t *event, Trace *out) {
   if (!json_is_object(event)) return bad_event(t, path, i, "it is not an object");
   const char *phase = json_string_value(json_object_get(event, "ph"));
@@ -145,6 +159,7 @@ static bool read_event(Tool *t, const char *path, size_t i, const json_t *event,
   const json_t *pid = json_object_get(event, "pid");
   if (!json_is_string(name) || !json_is_number(ts) || !json_is_number(dur))
     return bad_event(t, path, i, "it lacks name, ts or dur");
+  if (!check_numbers(t, path, i, event)) return false;
   double begin = json_number_value(ts), us = json_number_value(dur);
   if (!out->names.n || begin < out->begin) out->begin = begin;
   if (!out->names.n || begin + us > out->end) out->end = begin + us;

@@ -57,6 +57,16 @@ class Entry:
         return f"<apc.Entry {self.name}: {' -> '.join(ports)}>"
 
 
+def _path_bytes(argument: str, path: str | os.PathLike[str] | None) -> bytes | None:
+    """A path for the library, which would take one with a NUL character as the part before it."""
+    if path is None:
+        return None
+    encoded = os.fsencode(path)
+    if b"\0" in encoded:
+        raise UsageError(f"{argument}={os.fspath(path)!r}: a path has no NUL character")
+    return encoded
+
+
 class Model:
     """A compiled model.  Its ranks are processes that start with the first run and end with `close`.
 
@@ -69,16 +79,17 @@ class Model:
         """Opens a compiled program.  `timeout` is the longest time without progress of a rank, in seconds (60).
         `tune` is a file of choices among the ways to compute on a GPU (docs/guide/gpu.md); it is made if absent."""
         self.path = os.path.abspath(path)
+        file = _path_bytes("path", self.path)
         self.plan: Plan | None = None
         self._source: list[str] | None = None
         self._work: tempfile.TemporaryDirectory[str] | None = None
         self._lock = threading.RLock()
         self._lib = lib = _native.library()
-        options = OptionsC(os.fsencode(weights) if weights is not None else None,
+        options = OptionsC(_path_bytes("weights", weights),
                            max(1, round(min(timeout * 1000, 2**31 - 1))) if timeout is not None else 0, None, 0,
-                           os.fsencode(tune) if tune is not None else None)
+                           _path_bytes("tune", tune))
         pointer = c_void_p()
-        status = lib.apc_load(os.fsencode(self.path), byref(options), byref(pointer))
+        status = lib.apc_load(file, byref(options), byref(pointer))
         self._pointer: c_void_p | None = pointer
         self._close = weakref.finalize(self, lib.apc_close, pointer)
         try:
@@ -319,17 +330,19 @@ class Model:
 def compile(model: Any, target: str | None = None, *, dtype: str | None = None,
             dims: Mapping[str, int] | None = None, inputs: Sequence[Any] | Mapping[str, Any] | None = None,
             dynamic: Mapping[str, Mapping[int, str]] | None = None, out: str | os.PathLike[str] | None = None,
-            timeout: float | None = None, **options: Any) -> Model:
+            timeout: float | None = None, tune: str | os.PathLike[str] | None = None, **options: Any) -> Model:
     """Compiles a model and opens the program.
 
     `model` is an .onnx or .apc file, or a torch module.  A module is exported first (`apc.export`): `inputs` are
     example arguments, `dynamic` names dimensions that stay symbolic.  `dims` binds symbolic dimensions to sizes.
-    `out` is the path of the program; without it the program is temporary and ends with the model.  `timeout` is as
-    for `load`.  Other keyword arguments are the options of `apc compile`, with underscores: `tp=2`,
+    `out` is the path of the program; without it the program is temporary and ends with the model.  `timeout` and
+    `tune` are as for `load`.  Other keyword arguments are the options of `apc compile`, with underscores: `tp=2`,
     `micro_batches=4`, `defines={"layers": 4}`, `train="mse"`, `plan="file.plan"`.
 
     Raises `Missing` (code 5) without a C compiler.
     """
+    for argument, path in (("out", out), ("tune", tune)):
+        _path_bytes(argument, path)  # before the work of compiling
     work = tempfile.TemporaryDirectory(prefix="apc-")
     try:
         file = model_file(model, work.name, inputs, dynamic, training="train" in options)
@@ -339,7 +352,7 @@ def compile(model: Any, target: str | None = None, *, dtype: str | None = None,
         page = Path(work.name) / "report.html"
         words = option_words({"target": target, "dtype": dtype, "dims": dims, **options})
         _, document = run_json(["compile", file, *words, f"--emit=exe,html={page}", "-o", program])
-        m = Model(program, timeout=timeout)
+        m = Model(program, timeout=timeout, tune=tune)
         m.plan = Plan.of(document, page.read_text(encoding="utf-8"))
         m._source, m._work = [os.path.abspath(file), *words], work
         return m
@@ -349,6 +362,7 @@ def compile(model: Any, target: str | None = None, *, dtype: str | None = None,
 
 
 def load(path: str | os.PathLike[str], *, weights: str | os.PathLike[str] | None = None,
-         timeout: float | None = None) -> Model:
-    """Opens a program that was compiled earlier.  `weights` is a safetensors file instead of the compiled weights."""
-    return Model(path, weights=weights, timeout=timeout)
+         timeout: float | None = None, tune: str | os.PathLike[str] | None = None) -> Model:
+    """Opens a program that was compiled earlier.  `weights` is a safetensors file instead of the compiled weights;
+    `timeout` and `tune` are as for `Model`."""
+    return Model(path, weights=weights, timeout=timeout, tune=tune)

@@ -434,7 +434,7 @@ def test_verify_and_profile(mlp):
     assert p.runs == 3 and len(p.ranks) == 2 and "profile of 3 runs" in str(p)
 
 
-def test_errors(tmp_path, monkeypatch):
+def test_errors(mlp, tmp_path, monkeypatch):
     with pytest.raises(apc.BadInput) as e:
         apc.compile(tmp_path / "none.onnx")
     assert e.value.code == 1 and e.value.diagnostics[0].code == "APC0001" and "APC0001" in str(e.value)
@@ -445,6 +445,15 @@ def test_errors(tmp_path, monkeypatch):
         apc.compile(3)
     with pytest.raises(apc.BadInput):
         apc.load(os.devnull)
+    for use in (lambda: apc.load(mlp.path, tune=tmp_path / "t"), lambda: apc.compile(MLP, tune=tmp_path / "t", **SMALL)):
+        with pytest.raises(apc.Error, match="--tune .*: it chooses among the ways to compute on a GPU") as e:
+            use()
+        assert e.value.code == 5
+    for use in (lambda: apc.load(mlp.path, tune="t\0x"), lambda: apc.load(mlp.path, weights="w\0x"),
+                lambda: apc.load(mlp.path + "\0x"), lambda: apc.compile(MLP, tune="t\0x", **SMALL),
+                lambda: apc.compile(MLP, out=str(tmp_path / "p\0x"), **SMALL)):
+        with pytest.raises(apc.UsageError, match="a path has no NUL character"):
+            use()
     monkeypatch.setenv("CC", "/no/such/cc")
     with pytest.raises(apc.Missing, match="no C compiler") as e:
         apc.compile(MLP, **SMALL)

@@ -192,6 +192,7 @@ static RtStatus ask_version(const char *name, int *version, RtError *error) {
   if (!find("dnnl_version", &ask))
     return rt_error(error, RT_UNSUPPORTED, "%s is not oneDNN: it has no function dnnl_version", name);
   const Version *v = ask();
+  if (!v) return rt_error(error, RT_UNSUPPORTED, "%s is not oneDNN: its function dnnl_version gives no version", name);
   *version = v->major;
   return v->major == 2 || v->major == 3
              ? RT_OK

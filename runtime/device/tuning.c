@@ -43,18 +43,6 @@ static uint64_t hash_of(const char *text, size_t n) {
   return h <= TUNING_ABSENT ? h + 2 : h;
 }
 
-RtStatus tuning_hash(const char *path, uint64_t *hash, RtError *error) {
-  Arena *arena = arena_new();
-  char *text;
-  size_t n;
-  *hash = TUNING_NONE;
-  RtStatus status = path ? read_text(arena, path, &text, &n, error) : RT_OK;
-  if (path && !status) *hash = text ? hash_of(text, n) : TUNING_ABSENT;
-  if (*hash == TUNING_ABSENT) status = check_folder(path, error);
-  arena_free(arena);
-  return status;
-}
-
 /* Takes a line off the text; NULL at its end. */
 static char *next_line(char **text) {
   char *line = *text, *end = strchr(line, '\n');
@@ -64,14 +52,23 @@ static char *next_line(char **text) {
   return line;
 }
 
+/* Returns what is wrong with a key after those so far; NULL if nothing is. */
+static const char *order_fault(const Tuning *t, const char *key) {
+  int order = t->n ? strcmp(t->items[t->n - 1].key, key) : -1;
+  return order == 0            ? "the key is there twice"
+         : order > 0           ? "the keys are not in the order of their bytes"
+         : t->n == TUNING_MOST ? "it has more than 65536 choices"
+                               : NULL;
+}
+
 static RtStatus parse_choice(Tuning *t, char *line, unsigned number, RtError *error) {
   char *equals = strstr(line, " = ");
-  const char *fault = !equals                                       ? "expected KEY = CHOICE"
-                      : equals == line                              ? "the key is empty"
-                      : equals - line >= TUNING_KEY                 ? "the key is too long"
-                      : strlen(equals + 3) >= TUNING_CHOICE         ? "the choice is too long"
-                      : (*equals = 0, tuning_find(t, line) != NULL) ? "the key is there twice"
-                                                                    : NULL;
+  const char *fault = !equals                               ? "expected KEY = CHOICE"
+                      : equals == line                      ? "the key is empty"
+                      : equals - line >= TUNING_KEY         ? "the key is too long"
+                      : strlen(equals + 3) >= TUNING_CHOICE ? "the choice is too long"
+                                                            : NULL;
+  if (!fault) *equals = 0, fault = order_fault(t, line);
   if (fault) return rt_error(error, RT_BAD_INPUT, "--tune %s:%u: %s", t->path, number, fault);
   return tuning_add(t, line, equals + 3) ? RT_OK : rt_error(error, RT_FAILED, "out of memory");
 }
@@ -88,6 +85,29 @@ static RtStatus parse(Tuning *t, char *text, RtError *error) {
   char *choice;
   for (unsigned number = 3; !status && (choice = next_line(&text)); number++)
     status = parse_choice(t, choice, number, error);
+  return status;
+}
+
+/* Fails if the text is malformed. */
+static RtStatus check_text(const char *path, char *text, RtError *error) {
+  Tuning *t = calloc(1, sizeof *t);
+  if (t) t->path = strdup(path);
+  RtStatus status = t && t->path ? parse(t, text, error) : rt_error(error, RT_FAILED, "out of memory");
+  tuning_close(t);
+  return status;
+}
+
+RtStatus tuning_hash(const char *path, uint64_t *hash, RtError *error) {
+  *hash = TUNING_NONE;
+  if (!path) return RT_OK;
+  if (!*path) return rt_error(error, RT_USAGE, "--tune needs a file");
+  Arena *arena = arena_new();
+  char *text;
+  size_t n;
+  RtStatus status = read_text(arena, path, &text, &n, error);
+  if (!status) *hash = text ? hash_of(text, n) : TUNING_ABSENT;
+  if (!status) status = text ? check_text(path, text, error) : check_folder(path, error);
+  arena_free(arena);
   return status;
 }
 
@@ -157,6 +177,8 @@ static int by_key(const void *a, const void *b) {
 }
 
 RtStatus tuning_write(const Tuning *t, RtError *error) {
+  if (t->n > TUNING_MOST)
+    return rt_error(error, RT_UNSUPPORTED, "--tune %s: %u choices; a file has at most %d", t->path, t->n, TUNING_MOST);
   Arena *arena = arena_new();
   Diags *diags = diags_new(arena);
   TuningChoice *sorted = ARENA_ARRAY(arena, TuningChoice, t->n + 1);

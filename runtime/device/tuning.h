@@ -8,8 +8,8 @@
  *     apc tuning 1
  *     of DEVICE AND VERSIONS
  *     KEY = CHOICE
- * Keys and choices are the device's.  Choices of another device or version of a library mean nothing, so such a file
- * is not used. */
+ * The keys are in the order of their bytes, each once.  Keys and choices are the device's.  Choices of another device
+ * or version of a library mean nothing, so such a file is not used. */
 #ifndef APC_RUNTIME_DEVICE_TUNING_H
 #define APC_RUNTIME_DEVICE_TUNING_H
 
@@ -18,7 +18,7 @@
 
 #include "program/status.h"
 
-enum { TUNING_OF = 160, TUNING_KEY = 160, TUNING_CHOICE = 96 };
+enum { TUNING_OF = 160, TUNING_KEY = 160, TUNING_CHOICE = 96, TUNING_MOST = 1 << 16 /* choices of a file */ };
 /* The hashes of no file, and of a file that does not exist yet. */
 #define TUNING_NONE 0u
 #define TUNING_ABSENT 1u
@@ -37,7 +37,7 @@ typedef struct Tuning {
 } Tuning;
 
 /* Computes the hash of the file's bytes, or TUNING_ABSENT; TUNING_NONE if path is NULL.  RT_BAD_INPUT if it cannot be
- * read, or not be made in its folder. */
+ * read, is malformed, which names the line, or cannot be made in its folder; RT_USAGE if path is empty. */
 RtStatus tuning_hash(const char *path, uint64_t *hash, RtError *error);
 
 /* Reads a file with that hash.  *out is NULL for TUNING_NONE.  RT_BAD_INPUT names the line of a malformed file, and a

@@ -129,12 +129,17 @@ static RtStatus agree(Executor *e, uint32_t first, RtError *error) {
 static RtStatus finish(const Executor *e, uint32_t first, uint64_t begin, RtError *error) {
   const Tuning *t = e->options.tuning;
   char left[80] = "";
+  bool some = t->n > first;
   if (e->options.rank != 0) return RT_OK;
-  if (t->left) snprintf(left, sizeof left, "; %u more do not fit into the GPU's memory beside the program", t->left);
-  RtStatus status = t->n > first ? tuning_write(t, error) : RT_OK;
+  if (t->left)
+    snprintf(left, sizeof left, "; %u%s not fit into the GPU's memory beside the program", t->left,
+             some           ? t->left == 1 ? " more does" : " more do"
+             : t->left == 1 ? " does"
+                            : " do");
+  RtStatus status = some ? tuning_write(t, error) : RT_OK;
   if (status) return status;
   fprintf(stderr, "tuned %u products and convolutions in %.1f s%s%s%s\n", t->n - first,
-          (double)(exec_now() - begin) * 1e-9, t->n > first ? ", wrote " : "", t->n > first ? t->path : "", left);
+          (double)(exec_now() - begin) * 1e-9, some ? ", wrote " : "", some ? t->path : "", left);
   return RT_OK;
 }
 

@@ -472,10 +472,15 @@ RtStatus host_start(ApcModel *m) {
   snprintf(number, sizeof number, "%d", shared);
   char hash[24];
   snprintf(hash, sizeof hash, "%016llx", (unsigned long long)m->tune_hash);
-  const char *args[10] = {"--files", text, "--shared", number};
-  int n = 4;
-  if (m->weights) args[n++] = "--weights", args[n++] = m->weights;
-  if (m->tune) args[n++] = "--tune", args[n++] = m->tune, args[n++] = "--tune-hash", args[n++] = hash;
+  const char *const pairs[][2] = {{"--files", text},
+                                  {"--shared", number},
+                                  {"--weights", m->weights},
+                                  {"--tune", m->tune},
+                                  {"--tune-hash", m->tune ? hash : NULL}};
+  enum { PAIRS = (int)(sizeof pairs / sizeof *pairs) };
+  const char *args[2 * PAIRS + 1] = {NULL}; /* NULL ends them, also if all are given */
+  for (int i = 0, n = 0; i < PAIRS; i++)
+    if (pairs[i][1]) args[n++] = pairs[i][0], args[n++] = pairs[i][1];
   if (kept && shared >= 0) kept[options.n_kept++] = shared;
   options.kept = kept;
   options.args = args;

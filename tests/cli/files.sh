@@ -100,11 +100,12 @@ expect 0 "" "$apc" inspect w.npz --json
 expect_json 'len(d["tensors"]) == 21 and d["bytes"] == 676864'
 /usr/bin/python3 -c 'import numpy; numpy.save("x.npy", numpy.zeros((2, 3), numpy.float64))'
 expect 0 "f64[2,3]" "$apc" inspect x.npy
+row() { printf "  %-12s %10s %10s %10s %7s %8d  %s" "$1" "$2" - - - "$3" "$4"; } # row TITLE TIME TIMES NAME: without a prediction
 cat >t.json <<'JSON'
 {"traceEvents": [{"ph": "X", "name": "gemm", "ts": 10, "dur": 5, "pid": 0}, {"ph": "X", "name": "sum", "ts": 15, "dur": 1.5, "pid": 1},
                  {"ph": "X", "name": "gemm", "ts": 20, "dur": 5, "pid": 0}, {"ph": "M", "name": "process_name"}]}
 JSON
-expect 0 "4 events, 15.0 us" "$apc" inspect t.json; expect_out "gemm, 2 times, 10.00 us"
+expect 0 "4 events, 15.0 us" "$apc" inspect t.json; expect_out "$(row longest "10.00 us" 2 gemm)"
 expect 0 "" "$apc" inspect t.json --json
 expect_json 'd["kind"] == "trace" and d["time_us"] == 15 and d["names"][0] == {"name": "gemm", "events": 2, "time_us": 10}'
 # a run is busy while its calls are; rows of a process that are busy at the same time count once
@@ -114,10 +115,14 @@ cat >nested.json <<'JSON'
  {"ph": "X", "name": "other", "ts": 4, "dur": 1.5, "pid": 0, "tid": 1}, {"ph": "X", "name": "run", "ts": 0, "dur": 7, "pid": 1}]
 JSON
 expect 0 "process      0: busy 9.50 us" "$apc" inspect nested.json; expect_out "process      1: busy 7.00 us"
-expect_out "run, 3 times, 21.0 us"
+expect_out "$(row longest "21.0 us" 3 run)"
 for text in '{' '[1]' '{"a": 1}' '[{"name": "x"}]' '[{"ph": "X", "name": "x", "ts": 1}]'; do
   echo "$text" >bad.json
   expect 1 "error[APC0014]" "$apc" inspect bad.json; no_out; expect_err "bad.json"
+done
+for numbers in '"ts": 1e308, "dur": 1' '"ts": 1, "dur": 1e308' '"ts": -1, "dur": 1' '"ts": 1, "dur": -2' '"ts": 1, "dur": 1, "args": {"waiting_us": -1}'; do
+  echo '[{"ph": "X", "name": "x", "ts": 0, "dur": 1e15}, {"ph": "X", "name": "x", '"$numbers"'}]' >bad.json
+  expect 1 "it must be 0 to 1e+15" "$apc" inspect bad.json; no_out; expect_err "event 1: "
 done
 expect 1 "error[APC0001]" "$apc" inspect nowhere
 echo hello >hello; expect 1 "error[APC0603]" "$apc" inspect hello; no_out

@@ -88,8 +88,10 @@ ln -s "$(realpath other/libdnnl.so.3.copy)" other/math
 expect 0 "" env APC_ONEDNN="$work/other/libdnnl.so.3.copy" ./gpt --inputs "$inputs"
 expect 0 "" env APC_ONEDNN="$work/other/math" ./gpt --inputs "$inputs"
 echo 'struct { int n[3]; } v = {{4, 1, 0}}; void *dnnl_version(void) { return &v; }' | cc -shared -fPIC -x c - -o other/four.so
+echo 'void *dnnl_version(void) { return 0; }' | cc -shared -fPIC -x c - -o other/null.so
 echo 'int none;' | cc -shared -fPIC -x c - -o other/none.so
 expect 5 "other/four.so is oneDNN 4.1.0; programs need oneDNN 2 or 3" env APC_ONEDNN="$work/other/four.so" ./gpt --inputs "$inputs"
+expect 5 "other/null.so is not oneDNN" env APC_ONEDNN="$work/other/null.so" ./gpt --inputs "$inputs"
 expect 5 "other/none.so is not oneDNN" env APC_ONEDNN="$work/other/none.so" ./gpt --inputs "$inputs"
 expect 5 "oneDNN cannot be loaded: $work/broken/libdnnl.so.3" env LD_LIBRARY_PATH="$work/broken" ./gpt --inputs "$inputs"
 for n in 4 5 6; do

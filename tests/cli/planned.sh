@@ -123,6 +123,8 @@ expect 0 "" "$apc" plan "$examples/gpt-tiny.onnx" -q --target cpux4 --shape toke
 expect 0 "Using the plan in shaped.onnx" "$apc" plan shaped.onnx --target cpux4
 expect 0 "not used: --shape=tokens=8,16 changes what is planned" "$apc" plan shaped.onnx --target cpux4 \
   --shape tokens=8,16
+expect 2 "--dim-hint gives 'batch' two sizes" "$apc" plan "$examples/gpt-tiny.onnx" --dim-hint batch=2,batch=3
+expect 0 "" "$apc" plan "$examples/gpt-tiny.onnx" -q --dim-hint batch=2,seq=32 --dim-hint batch=2
 expect 2 "--dim gives 'seq' two sizes" "$apc" plan "$examples/gpt-tiny.onnx" --dim seq=16 --dim batch=2,seq=17
 
 # images: with their channels last in the plan, but not in the graph; both halves of the height exchange their borders

@@ -170,6 +170,36 @@ for k in 12 9 5 0; do # of the third request
   grep -q ' to ' <<<"$graph" && stretches=$((stretches + 1))
 done
 check "$stretches of 4 late calls are named with others" test "$stretches" -ge 3
+# A stretch ends at a jump: each round of a loop marks its one launch, and the round is not named with what follows it.
+cat >rounds.apc <<'E'
+import nn
+
+entry main(x: f32[4, 8], n: i64[]) {
+  c = x
+  loop t < n <= 5 carrying c {
+    c = c * 1.5 + x
+  }
+  d = relu(c)
+  output y = softmax(d)
+  output z = transpose(exp(d), [1, 0])
+}
+E
+"$apc" compile rounds.apc -q --target dgx-a100x1 --save-temps=texts -o rounds
+name=rounds
+asked=("${ask[@]}")
+/usr/bin/python3 -c 'import numpy; numpy.save("n.npy", numpy.int64(4))'
+ask=(--input x=random --input n=@n.npy --output y=@y.npy --warmup=0)
+pieces of.graph
+pieces of.eager APC_EAGER=1
+check "$name: graph and call by call do other work" diff <(cut -d' ' -f2 of.graph) <(cut -d' ' -f2 of.eager)
+row=$(grep -n 'k0_add$' of.graph | sed -n '2s/:.*//p') # of the second round
+for patience in 1s 30s; do
+  eager=$(late APC_EAGER=1 DOUBLES_STALL="$(piece of.eager "$row")") graph=$(late DOUBLES_STALL="$(piece of.graph "$row")")
+  [ "$graph" != "$eager" ] || break
+done
+check "$name: late is '$graph', call by call '$eager'" eval '[ -n "$graph" ] && [ "$graph" = "$eager" ]'
+check "$name: late is '$graph'" grep -qE 'at step [0-9]+ \(launch of ' <<<"$graph"
+ask=("${asked[@]}")
 # One rank skips a sum, the other waits in it.
 # shellcheck disable=SC2086
 compile tensors llama.apc $small $llama --target dgx-a100x2 --tp 2

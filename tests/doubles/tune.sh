@@ -43,7 +43,7 @@ expect 0 "tuned 5 products" "${run[@]}" DOUBLES_FASTEST=1 DOUBLES_FAIL=cublasLtM
 check "$(cat failed)" test "$(grep -c '= algorithm 1,' failed)" -eq 4
 
 # Too little memory for operands: what cannot be timed keeps the recommendation, and it is said.
-expect 0 "; 5 more do not fit into the GPU's memory" "${run[@]}" DOUBLES_FASTEST=3 DOUBLES_MEMORY=$((64 << 20)) ./alone --tune crowded "${ask[@]}"
+expect 0 "; 5 do not fit into the GPU's memory" "${run[@]}" DOUBLES_FASTEST=3 DOUBLES_MEMORY=$((64 << 20)) ./alone --tune crowded "${ask[@]}"
 check "a file without choices" test ! -e crowded
 
 # Another device, another version of a library: one line.
@@ -60,6 +60,8 @@ head -n 1 made >bad
 expect 1 "bad:2: expected 'of '" "${run[@]}" ./alone --tune bad "${ask[@]}"
 { cat made; echo "product"; } >bad
 expect 1 "bad:8: expected KEY = CHOICE" "${run[@]}" ./alone --tune bad "${ask[@]}"
+{ head -n 3 made; tail -n 1 made; sed -n 4p made; } >bad
+expect 1 "bad:5: the keys are not in the order of their bytes" "${run[@]}" ./alone --tune bad "${ask[@]}"
 { cat made; tail -n 1 made; } >bad
 expect 1 "bad:8: the key is there twice" "${run[@]}" ./alone --tune bad "${ask[@]}"
 sed 's/algorithm 3/algorithm 30/' made >bad
@@ -69,6 +71,10 @@ expect 1 "cuBLASLt does not offer that algorithm" "${run[@]}" ./alone --tune bad
 expect 1 "--tune shared: " "${run[@]}" ./alone --tune shared "${ask[@]}"
 expect 1 "--tune none/choices: the file cannot be made: No such file" "${run[@]}" ./alone --tune none/choices "${ask[@]}"
 expect 2 "--tune needs a value" ./alone --tune
+expect 2 "--tune needs a file" "${run[@]}" ./alone --tune "" "${ask[@]}"
+{ head -n 2 made; seq -f "key %06g = algorithm 0" 65537; } >bad
+expect 1 "bad:65539: it has more than 65536 choices" "${run[@]}" ./alone --tune bad "${ask[@]}"
+check "a damaged file is found by the ranks: $(cat err)" bash -c '! grep -q "rank 0" err'
 
 # A call of the timing that fails ends the run and leaves no file.
 for call in cuEventElapsedTime:1 cuMemsetD8Async:1 cuMemcpyDtoDAsync_v2:1; do
@@ -109,6 +115,30 @@ check "another table than ranks of one machine" diff <(sed 's/,[^,]*us, .*//' la
 launch 0 "wrote logits.npy" launched
 launch 1 "rank 1 has another file for --tune than rank 0" first
 launch 1 "rank 1 has another file for --tune than rank 0" absent
+
+# A program gets both a file of weights and a file of choices.
+cat >w.apc <<'E'
+import nn
+
+entry main(x: f32[16, 32]) {
+  weight w: f32[32, 48] = normal(0.1)
+  output y = matmul(x, w)
+}
+E
+/usr/bin/python3 - <<'P'
+import json, struct
+n = 32 * 48 * 4
+h = json.dumps({"w": {"dtype": "F32", "shape": [32, 48], "data_offsets": [0, n]}}).encode()
+h += b" " * (-len(h) % 8)
+open("w.safetensors", "wb").write(struct.pack("<Q", len(h)) + h + struct.pack("<f", 0.5) * (n // 4))
+P
+"$apc" compile w.apc -q --target dgx-a100x1 --save-temps=texts -o weighted
+weighted=(./weighted --weights w.safetensors --tune both --input x=random --output y=@y.npy --warmup=0 --bench=2)
+expect 0 "tuned 1 products" "${run[@]}" DOUBLES_FASTEST=2 "${weighted[@]}"
+mv y.npy right.npy
+expect 0 "" "${run[@]}" "${weighted[@]}"
+only_wrote
+check "other results than when it was made" cmp -s y.npy right.npy
 
 # Convolutions: all ways of cuDNN, and the kernel; a step of training as well.
 "$apc" "$source_dir/tests/doubles/convolutions.apc" -q --target dgx-a100x1 --dim batch=2 --save-temps=texts -o convolutions
