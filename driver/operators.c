@@ -14,6 +14,7 @@
 #include "ir/opaque.h"
 #include "ir/opaque_rule.h"
 #include "program/apc_operator.h"
+#include "program/operator_symbol.h"
 
 /* ---- rules */
 
@@ -123,18 +124,29 @@ typedef struct Shared {
 
 enum { SHARED_ALIGN = 64, MESSAGE = 400, SECONDS = 300 };
 
+static size_t bytes_of(const OpaqueArray *a) {
+  size_t bytes = dtype_bytes(a->dtype);
+  for (int d = 0; d < a->rank; d++) bytes *= (size_t)a->dims[d];
+  return bytes;
+}
+
 static bool share(const OpaqueCall *c, Shared *s) {
   *s = (Shared){.bytes = MESSAGE};
   bool fits = true;
   for (int i = 0; i <= c->nout; i++) {
-    size_t n = i < c->nout ? dtype_bytes(c->out[i].dtype) : c->scratch > 0 ? (size_t)c->scratch : 0;
-    for (int d = 0; i < c->nout && d < c->out[i].rank; d++) n *= (size_t)c->out[i].dims[d];
+    size_t n = i < c->nout ? bytes_of(&c->out[i]) : c->scratch > 0 ? (size_t)c->scratch : 0;
     size_t *to = i < c->nout ? &s->result[i] : &s->scratch;
     *to = (s->bytes + SHARED_ALIGN - 1) / SHARED_ALIGN * SHARED_ALIGN;
     fits = fits && !__builtin_add_overflow(*to, n, &s->bytes);
   }
   s->at = fits ? mmap(NULL, s->bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0) : MAP_FAILED;
   return s->at != MAP_FAILED;
+}
+
+/* Fills the results with numbers that are large, or NaN: an element that the function does not write differs. */
+static void mark_results(const OpaqueCall *c, const Shared *s) {
+  for (int i = 0; i < c->nout; i++)
+    memset(s->at + s->result[i], c->out[i].dtype == DT_bool ? 1 : 0x7f, bytes_of(&c->out[i]));
 }
 
 /* Calls the function, in the child. */
@@ -175,6 +187,7 @@ static bool run(const OpaqueKernel *k, const OpaqueCall *c, char *why, size_t n)
   Shared s;
   int status = 0;
   if (!share(c, &s)) return snprintf(why, n, "no memory for its results"), false;
+  mark_results(c, &s);
   fflush(NULL);
   pid_t child = fork();
   if (child == 0) {
@@ -184,11 +197,7 @@ static bool run(const OpaqueKernel *k, const OpaqueCall *c, char *why, size_t n)
   bool ran = child > 0;
   while (ran && waitpid(child, &status, 0) < 0) ran = errno == EINTR;
   bool ok = ran ? ended_well(status, &s, why, n) : (snprintf(why, n, "no process for it: %s", strerror(errno)), false);
-  for (int i = 0; ok && i < c->nout; i++) {
-    size_t bytes = dtype_bytes(c->out[i].dtype);
-    for (int d = 0; d < c->out[i].rank; d++) bytes *= (size_t)c->out[i].dims[d];
-    memcpy(c->out[i].data, s.at + s.result[i], bytes);
-  }
+  for (int i = 0; ok && i < c->nout; i++) { memcpy(c->out[i].data, s.at + s.result[i], bytes_of(&c->out[i])); }
   munmap(s.at, s.bytes);
   return ok;
 }
@@ -225,7 +234,7 @@ static bool find_kernel(const ModelOptions *o, Module *m, const Op *op, void *co
   OpaqueKernel k = {
       .kind = kind, .function = opaque_function(m->arena, kind, opaque_rule_of(m, op_str(op, AT_rule))), .run = run};
   for (size_t i = 0; i < o->nlibraries; i++) {
-    void *address = dlsym(libraries[i], k.function);
+    void *address = operator_symbol(libraries[i], k.function);
     if (!address || libraries[i] == k.library) continue;
     if (k.address)
       return diag_error(o->diags, DIAG_opaque_library, file_loc(o->diags, o->libraries[i]),

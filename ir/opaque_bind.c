@@ -232,6 +232,45 @@ static void check_known(Binding *k) {
                               k->r->names[i].name, k->r->names[i].name);
 }
 
+/* The extent of a name.  False if it does not fit 64 bits; *known is false if it has symbols. */
+static bool extent_value(const OpaqueBound *b, int name, int64_t *v, bool *known) {
+  *v = 1;
+  for (int i = 0; i < b->n[name]; i++) {
+    int64_t n = 1;
+    *known &= ex_get_const(b->size[name][i], &n);
+    if (__builtin_mul_overflow(*v, n, v)) return false;
+  }
+  return true;
+}
+
+/* A size as a number, likewise; there is none of a quotient by 0 or less either. */
+static bool size_value(const Binding *k, const SizeText *s, int64_t *v, bool *known) {
+  int64_t x, y;
+  if (s->op == '0') return *v = s->number, true;
+  if (s->op == 'd') return extent_value(k->out, s->name, v, known);
+  if (s->op == 'a') return opaque_attribute(k->attributes, s->attribute, v);
+  if (!size_value(k, s->left, &x, known) || !size_value(k, s->right, &y, known)) return false;
+  if (s->op == '+') return !__builtin_add_overflow(x, y, v);
+  if (s->op == '-') return !__builtin_sub_overflow(x, y, v);
+  if (s->op == '*') return !__builtin_mul_overflow(x, y, v);
+  if (y <= 0) return false;
+  return *v = x / y - (x % y < 0), true;
+}
+
+/* Scratch without symbols must be a number of bytes that fits a device; scratch with symbols is left to the runs. */
+static void check_scratch(Binding *k) {
+  const int64_t most = (int64_t)1 << 40;
+  bool known = true;
+  int64_t bytes = 0;
+  if (!k->r->scratch) return;
+  bool fits = size_value(k, k->r->scratch, &bytes, &known);
+  if (!known || (fits && bytes >= 0 && bytes <= most)) return;
+  if (!fits) k->why = "scratch has no size of 64 bits";
+  else
+    k->why = arena_printf(k->m->arena, "scratch is %lld%s", (long long)bytes,
+                          bytes < 0 ? "" : " bytes, which is more than 2^40");
+}
+
 /* ---- results */
 
 static const Type *result_type(Binding *k, const OpaqueTensor *t, DType first) {
@@ -272,6 +311,7 @@ bool opaque_bind(Module *m, const OpaqueRule *r, int nin, const Type *const *in,
   while (!k.why && (give_sizes(&k) | divide_operands(&k, in))) {}
   if (!k.why) check_given(&k);
   if (!k.why) check_known(&k);
+  if (!k.why) check_scratch(&k);
   if (!k.why) check_count(&k);
   if (!k.why) make_results(&k, nin, in);
   *why = k.why;

@@ -123,12 +123,13 @@ __attribute__((unused)) static const char *apc_op_attribute(const ApcOpCall *cal
   return NULL;
 }
 
-/* A number among the attributes; `otherwise` if there is none of that name. */
+/* A number among the attributes; `otherwise` if there is none of that name, or a text that is no number. */
 __attribute__((unused)) static double apc_op_number(const ApcOpCall *call, const char *name, double otherwise) {
   const char *s = apc_op_attribute(call, name);
+  const char *from = s && *s == '"' ? s + 1 : s; /* "inf", "-inf" and "nan" are texts */
   char *end;
-  double v = s ? strtod(*s == '"' ? s + 1 : s, &end) : 0; /* "inf", "-inf" and "nan" are texts */
-  return s && end != s ? v : otherwise;
+  double v = s ? strtod(from, &end) : 0;
+  return s && end != from ? v : otherwise;
 }
 
 /* The library's version of this header; apc refuses libraries without it. */

@@ -6,16 +6,17 @@
  * steps as the deepest tree has end all of them.  A node that asks for membership is a chain of nodes that ask for
  * equality. The weights of the leaves, a table of [nodes, targets], are then aggregated over the trees.
  *
- * Numbers that post_transform leaves open (PROBIT, SOFTMAX_ZERO) are those of ONNX Runtime.
+ * A target for which no reached leaf has a weight gets its base value, with every aggregate function, or 0.
  */
 #include <math.h>
 #include <string.h>
 
 #include "frontend/onnx/import_private.h"
+#include "frontend/onnx/tree_ids.h"
+#include "frontend/onnx/tree_post.h"
 
 typedef enum Mode { LEQ, LT, GTE, GT, EQ, NEQ, MEMBER, LEAF } Mode;
 typedef enum Aggregate { AVERAGE, SUM, MIN, MAX } Aggregate;
-typedef enum Post { POST_NONE, POST_SOFTMAX, POST_LOGISTIC, POST_SOFTMAX_ZERO, POST_PROBIT } Post;
 
 enum { MAX_NODES = 1 << 16, MAX_DEPTH = 256, MAX_WEIGHTS = 1 << 18 };
 
@@ -39,7 +40,7 @@ typedef struct Forest {
   double *weights;           /* [nodes][targets] */
   bool *weighted;            /* the leaf has a weight for the target */
   Aggregate aggregate;
-  Post post;
+  TreePost post;
   const double *base; /* [targets]; NULL if none */
   int depth;
 } Forest;
@@ -50,7 +51,6 @@ typedef struct Forest {
 static bool read_numbers(ImportNode *n, const char *list, const char *tensor, int64_t *count, const double **out) {
   size_t floats = 0;
   const float *f = list ? node_floats(n, list, &floats) : NULL;
-  bool ok = true;
   double *v;
   if (tensor && has_attr(n, tensor)) {
     const Onnx__TensorProto *t = node_tensor(n, tensor);
@@ -72,7 +72,7 @@ static bool read_numbers(ImportNode *n, const char *list, const char *tensor, in
     *count = list && has_attr(n, list) ? (int64_t)floats : -1;
   }
   *out = v;
-  return ok;
+  return true;
 }
 
 /* A list of integers of that length (-1: any); *out is NULL if it is absent and may be. */
@@ -135,8 +135,20 @@ static bool measure(ImportNode *n, Forest *f, bool all_reached) {
   return true;
 }
 
+static bool check_nodes(ImportNode *n, int64_t nodes) {
+  return nodes <= MAX_NODES || node_error(n, "more than %d nodes of trees", MAX_NODES);
+}
+
+/* A node asks for that feature. */
+static bool add_feature(ImportNode *n, Forest *f, int64_t feature) {
+  if (feature < 0) return node_error(n, "feature %lld is negative", (long long)feature);
+  if (feature >= INT32_MAX) return node_error(n, "feature %lld is not below %d", (long long)feature, INT32_MAX);
+  if (feature >= f->features) f->features = feature + 1;
+  return true;
+}
+
 static bool check_size(ImportNode *n, const Forest *f) {
-  if (f->nodes.n > MAX_NODES) return node_error(n, "more than %d nodes of trees", MAX_NODES);
+  if (!check_nodes(n, (int64_t)f->nodes.n)) return false;
   if (f->targets < 1 || f->targets > MAX_WEIGHTS / (int64_t)(f->nodes.n + 1))
     return node_error(n, "%lld targets for %zu nodes", (long long)f->targets, f->nodes.n);
   return true;
@@ -157,18 +169,11 @@ static bool add_weight(ImportNode *n, Forest *f, int64_t node, int64_t target, d
 
 /* ---- TreeEnsembleRegressor: nodes by the numbers of their tree and in it */
 
-static int64_t find_node(const int64_t *trees, const int64_t *ids, int count, int64_t tree, int64_t id, int near) {
-  for (int k = 0; k < count; k++) { /* nodes of a tree are together, and near */
-    int i = (near + k) % count;
-    if (trees[i] == tree && ids[i] == id) return i;
-  }
-  return -1;
-}
-
 typedef struct Listed {
   const int64_t *trees, *ids, *features, *yes, *no, *tracks;
   const double *values;
   const char *const *modes;
+  const TreeId *sorted;
   int n;
 } Listed;
 
@@ -178,7 +183,7 @@ static bool read_listed(ImportNode *n, Listed *l) {
   int64_t values;
   size_t modes;
   int count;
-  if (!read_ints(n, "nodes_treeids", -1, true, &l->trees, &l->n)) return false;
+  if (!read_ints(n, "nodes_treeids", -1, true, &l->trees, &l->n) || !check_nodes(n, l->n)) return false;
   for (int i = 0; i < 4; i++)
     if (!read_ints(n, names[i], l->n, true, to[i], &count)) return false;
   if (!read_ints(n, "nodes_missing_value_tracks_true", -1, false, &l->tracks, &count) ||
@@ -187,6 +192,9 @@ static bool read_listed(ImportNode *n, Listed *l) {
   l->modes = node_strings(n, "nodes_modes", &modes);
   if (modes != (size_t)l->n || values != l->n || (count && count != l->n))
     return node_error(n, "the lists of nodes have different lengths");
+  l->sorted = tree_ids_sort(n->m->arena, l->trees, l->ids, l->n);
+  const TreeId *twice = tree_ids_twice(l->sorted, l->n);
+  if (twice) return node_error(n, "tree %lld has two nodes %lld", (long long)twice->tree, (long long)twice->id);
   return l->n > 0 || node_error(n, "there are no nodes");
 }
 
@@ -199,11 +207,10 @@ static bool add_listed(ImportNode *n, Forest *f, const Listed *l, int i) {
   Node x = {.feature = l->features[i], .split = l->values[i], .mode = (Mode)mode, .yes = i, .no = i};
   x.tracks = l->tracks && l->tracks[i];
   if (mode != LEAF) {
-    x.yes = find_node(l->trees, l->ids, l->n, l->trees[i], l->yes[i], i);
-    x.no = find_node(l->trees, l->ids, l->n, l->trees[i], l->no[i], i);
+    x.yes = tree_ids_find(l->sorted, l->n, l->trees[i], l->yes[i]);
+    x.no = tree_ids_find(l->sorted, l->n, l->trees[i], l->no[i]);
     if (x.yes < 0 || x.no < 0) return node_error(n, "node %d of tree %lld leads to no node", i, (long long)l->trees[i]);
-    if (x.feature < 0) return node_error(n, "feature %lld is negative", (long long)x.feature);
-    if (x.feature >= f->features) f->features = x.feature + 1;
+    if (!add_feature(n, f, x.feature)) return false;
   }
   add_node(n, f, x);
   return true;
@@ -218,11 +225,10 @@ static bool find_roots(ImportNode *n, Forest *f, const Listed *l) {
   }
   for (size_t i = 0; i < f->nodes.n; i++)
     if (!led[i]) ARENA_PUSH(n->m->arena, &f->roots, (int64_t)i);
-  for (size_t i = 0, r = 0; i < f->nodes.n; i++) { /* nodes of a tree are together, mostly */
-    size_t tried = 0;
-    for (; tried < f->roots.n && l->trees[f->roots.items[r]] != l->trees[i]; tried++) r = (r + 1) % f->roots.n;
-    bool own = tried < f->roots.n && (led[i] || f->roots.items[r] == (int64_t)i);
-    if (!own) return node_error(n, "tree %lld has no first node, or more than one", (long long)l->trees[i]);
+  for (int i = 0, next; i < l->n; i = next) { /* tree by tree */
+    int first = 0;
+    for (next = i; next < l->n && l->sorted[next].tree == l->sorted[i].tree; next++) first += !led[l->sorted[next].at];
+    if (first != 1) return node_error(n, "tree %lld has no first node, or more than one", (long long)l->sorted[i].tree);
   }
   return true;
 }
@@ -257,16 +263,15 @@ static bool read_trees(ImportNode *n, Forest *f, const char *what, Scores *s) {
       !read_listed(n, &l) || !read_scores(n, what, s) ||
       !read_numbers(n, "base_values", "base_values_as_tensor", &base, &f->base))
     return false;
-  f->post = (Post)post;
+  f->post = (TreePost)post;
   for (int i = 0; i < l.n; i++)
     if (!add_listed(n, f, &l, i)) return false;
   if (!find_roots(n, f, &l) || !check_size(n, f) || !measure(n, f, true)) return false;
   make_weights(n, f);
-  for (int i = 0, near = 0; i < s->n; i++) {
-    int64_t at = find_node(l.trees, l.ids, l.n, s->trees[i], s->nodes[i], near);
+  for (int i = 0; i < s->n; i++) {
+    int64_t at = tree_ids_find(l.sorted, l.n, s->trees[i], s->nodes[i]);
     if (at < 0) return node_error(n, "%s %d is of no node", what, i);
     if (!add_weight(n, f, at, s->ids[i], s->weights[i])) return false;
-    near = (int)at;
   }
   if (base > 0 && base != f->targets) return node_error(n, "%lld base values", (long long)base);
   if (base <= 0) f->base = NULL;
@@ -373,16 +378,17 @@ static bool read_ensemble(ImportNode *n, Forest *f) {
   int count;
   int64_t aggregate = node_int(n, "aggregate_function", SUM), post = node_int(n, "post_transform", 0);
   f->targets = node_int(n, "n_targets", 1);
-  if (!read_ints(n, "tree_roots", -1, true, &roots, &count) || !read_split(n, &s)) return false;
+  if (!read_ints(n, "tree_roots", -1, true, &roots, &count) || !check_nodes(n, count) || !read_split(n, &s) ||
+      !check_nodes(n, (int64_t)s.n + s.leaves))
+    return false;
   if (aggregate < AVERAGE || aggregate > MAX || post < POST_NONE || post > POST_PROBIT)
     return node_error(n, "aggregate_function or post_transform is not known");
-  f->aggregate = (Aggregate)aggregate, f->post = (Post)post;
+  f->aggregate = (Aggregate)aggregate, f->post = (TreePost)post;
   for (int i = 0; i < s.n; i++) {
     Node x = {.feature = s.features[i], .split = s.splits[i], .mode = (Mode)(int)s.modes[i]};
     x.tracks = s.tracks && s.tracks[i];
     if (!next_of(n, &s, s.yes[i], s.yes_leaf[i], &x.yes) || !next_of(n, &s, s.no[i], s.no_leaf[i], &x.no)) return false;
-    if (x.feature < 0) return node_error(n, "feature %lld is negative", (long long)x.feature);
-    if (x.feature >= f->features) f->features = x.feature + 1;
+    if (!add_feature(n, f, x.feature)) return false;
     add_node(n, f, x);
   }
   for (int i = 0; i < s.leaves; i++) add_node(n, f, (Node){.mode = LEAF, .yes = s.n + i, .no = s.n + i});
@@ -469,54 +475,32 @@ static Val walk_down(ImportNode *n, const Forest *f, Val x) {
   return at;
 }
 
+/* Whether some tree has a weight for the target: [rows, targets]. */
+static Val any_weight(ImportNode *n, const Forest *f, Val leaf) {
+  int64_t dims[] = {(int64_t)f->nodes.n, f->targets};
+  double *has = ARENA_ARRAY(n->m->arena, double, dims[0] * dims[1]);
+  for (int64_t i = 0; i < dims[0] * dims[1]; i++) has[i] = f->weighted[i];
+  Val each = build_gather(n->b, floats(n, DT_f32, 2, dims, has), leaf, 0);
+  return binary_number(n, OP_gt, import_reduce_axes(n, RED_MAX, each, 1u << 1, false), 0);
+}
+
 /* The weights of the leaves, aggregated over the trees: [rows, targets].  A tree without a weight for a target does not
  * count for its least and largest. */
 static Val aggregated(ImportNode *n, const Forest *f, Val leaf, DType t) {
   int64_t dims[] = {(int64_t)f->nodes.n, f->targets}, all = dims[0] * dims[1];
   bool extreme = f->aggregate == MIN || f->aggregate == MAX;
-  for (int64_t i = 0; i < all && extreme; i++)
-    if (!f->weighted[i]) f->weights[i] = f->aggregate == MIN ? INFINITY : -INFINITY;
+  bool gaps = false; /* some leaf has no weight for some target */
+  for (int64_t i = 0; i < all && extreme; i++) {
+    if (f->weighted[i]) continue;
+    f->weights[i] = f->aggregate == MIN ? INFINITY : -INFINITY;
+    gaps |= f->nodes.items[i / f->targets].mode == LEAF;
+  }
   Val each = build_gather(n->b, floats(n, t, 2, dims, f->weights), leaf, 0);
   Reduction r = f->aggregate == MIN ? RED_MIN : f->aggregate == MAX ? RED_MAX : RED_SUM;
   Val y = import_reduce_axes(n, r, each, 1u << 1, false);
   if (f->aggregate == AVERAGE) y = binary_number(n, OP_div, y, (double)f->roots.n);
-  if (extreme) y = select3(n, build_unary(n->b, OP_isinf, y), splat_like(n, y, 0), y);
+  if (gaps) y = select3(n, any_weight(n, f, leaf), y, splat_like(n, y, 0));
   return f->base ? binary(n, OP_add, y, floats(n, t, 1, &f->targets, f->base)) : y;
-}
-
-/* exp(x - max), of zeros 0, by their sum. */
-static Val softmax_zero(ImportNode *n, Val x) {
-  Val most = import_reduce_axes(n, RED_MAX, x, 1u << 1, true);
-  Val zero = binary_number(n, OP_le, build_unary(n->b, OP_abs, x), 1e-7);
-  Val e = build_unary(n->b, OP_exp, binary(n, OP_sub, x, most));
-  e = select3(n, zero, binary(n, OP_mul, x, build_unary(n->b, OP_exp, build_unary(n->b, OP_neg, most))), e);
-  return binary(n, OP_div, e, import_reduce_axes(n, RED_SUM, e, 1u << 1, true));
-}
-
-/* sqrt(2) erfinv(2 x - 1), by Winitzki's formula. */
-static Val probit(ImportNode *n, Val x) {
-  const double a = 0.147, pi = 3.14159;
-  Val u = binary_number(n, OP_sub, binary_number(n, OP_mul, x, 2), 1);
-  Val log = build_unary(n->b, OP_log, binary(n, OP_sub, splat_like(n, u, 1), binary(n, OP_mul, u, u)));
-  Val v = binary_number(n, OP_add, binary_number(n, OP_mul, log, 0.5), 2 / (pi * a));
-  Val root = build_unary(n->b, OP_sqrt, binary(n, OP_sub, binary(n, OP_mul, v, v), binary_number(n, OP_div, log, a)));
-  Val y = build_unary(n->b, OP_sqrt, binary(n, OP_sub, root, v));
-  Val negative = binary_number(n, OP_lt, u, 0);
-  return binary_number(n, OP_mul, select3(n, negative, build_unary(n->b, OP_neg, y), y), 1.41421356);
-}
-
-static Val transformed(ImportNode *n, Post post, Val x) {
-  switch (post) {
-    case POST_NONE: return x;
-    case POST_SOFTMAX: {
-      Attr a = attr_i(AT_axis, 1);
-      return build_op(n->b, &(OpSpec){.kind = OP_softmax, .nin = 1, .in = &x, .nattrs = 1, .attrs = &a});
-    }
-    case POST_LOGISTIC: return build_unary(n->b, OP_sigmoid, x);
-    case POST_SOFTMAX_ZERO: return softmax_zero(n, x);
-    case POST_PROBIT: return probit(n, x);
-  }
-  return 0;
 }
 
 /* The input as rows of floats in which splits are compared; 0 after an error. */
@@ -538,7 +522,7 @@ static bool import_forest(ImportNode *n, Forest *f, bool floats_out) {
   Val x = rows_of(n, f);
   if (!x) return false;
   DType t = type_of(n->b->f, x)->dtype;
-  Val y = transformed(n, f->post, aggregated(n, f, walk_down(n, f, x), t));
+  Val y = tree_post(n, f->post, aggregated(n, f, walk_down(n, f, x), t));
   return import_set_output(n, 0, y && floats_out && t != DT_f32 ? build_cast(n->b, y, DT_f32) : y);
 }
 
@@ -561,14 +545,7 @@ static Val two_scores(ImportNode *n, const Forest *f, Val x, bool positive, Val 
 
 /* The class with the largest score, the first of equals, among those for which some tree has a weight: [rows]. */
 static Val best_class(ImportNode *n, const Forest *f, Val leaf, Val scores) {
-  int64_t dims[] = {(int64_t)f->nodes.n, f->targets};
-  double *has = ARENA_ARRAY(n->m->arena, double, dims[0] * dims[1]);
-  for (int64_t i = 0; i < dims[0] * dims[1]; i++) has[i] = f->weighted[i];
-  if (!f->base) {
-    Val each = build_gather(n->b, floats(n, DT_f32, 2, dims, has), leaf, 0);
-    Val any = binary_number(n, OP_gt, import_reduce_axes(n, RED_MAX, each, 1u << 1, false), 0);
-    scores = select3(n, any, scores, splat_like(n, scores, -INFINITY));
-  }
+  if (!f->base) scores = select3(n, any_weight(n, f, leaf), scores, splat_like(n, scores, -INFINITY));
   Attr a[] = {attr_i(AT_axis, 1), attr_i(AT_descending, 1), attr_e(AT_k, ex_const(n->m, 1))};
   Val top = build_op(n->b, &(OpSpec){.kind = OP_topk, .nin = 1, .in = &scores, .nattrs = 3, .attrs = a});
   return top ? drop_dims(n, top + 1, 1u << 1) : 0;
@@ -587,7 +564,7 @@ bool import_tree_classifier(ImportNode *n) {
   if (!leaf) return false;
   scores = aggregated(n, &f, leaf, type_of(n->b->f, x)->dtype);
   if (wants(n, 0) && !binary_case) index = best_class(n, &f, leaf, scores);
-  scores = binary_case ? two_scores(n, &f, scores, positive, &index) : transformed(n, f.post, scores);
+  scores = binary_case ? two_scores(n, &f, scores, positive, &index) : tree_post(n, f.post, scores);
   if (wants(n, 0) && binary_case) index = build_cast(n->b, index, DT_i64);
   if (wants(n, 0) && !import_set_output(n, 0, build_gather(n->b, ints(n, count, labels), index, 0))) return false;
   return !wants(n, 1) || import_set_output(n, 1, build_cast(n->b, scores, DT_f32));

@@ -4,12 +4,14 @@
  * loaded as long as the process, as threads of it may run. */
 #define _GNU_SOURCE /* fcntl.h: F_DUPFD_CLOEXEC */
 #include <dlfcn.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
 #include "program/operator_call.h"
+#include "program/operator_symbol.h"
 #include "runtime/device/cpu.h"
 #include "runtime/device/openmp.h"
 
@@ -24,8 +26,12 @@ static RtStatus load(CpuDevice *d, const ProgramOperator *o, void **library, RtE
   snprintf(what, sizeof what, "the library of operator %s", name);
   RtStatus status = cpu_copy_code(d->artifact, &d->p->blobs[o->blob], what, &fd, error);
   if (status) return status;
-  int kept = fcntl(fd, F_DUPFD_CLOEXEC, FIRST_FILE);
+  int kept = fcntl(fd, F_DUPFD_CLOEXEC, FIRST_FILE), number = errno;
   close(fd);
+  errno = number;
+  if (kept < 0 && number == EINVAL)
+    return rt_error(error, RT_FAILED, "%s cannot be loaded: the limit of open files (ulimit -n) must exceed %d", what,
+                    FIRST_FILE);
   if (kept < 0) return rt_error_errno(error, RT_FAILED, "%s cannot be loaded", what);
   snprintf(path, sizeof path, "/proc/self/fd/%d", kept);
   *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
@@ -47,7 +53,7 @@ static RtStatus find_functions(CpuDevice *d, OperatorSlot *slots, void **librari
     const char *function = program_text(p, p->operators[i].function);
     RtStatus status = library_of(d, i, libraries, error);
     if (status) return status;
-    slots[i] = (OperatorSlot){program_text(p, p->operators[i].name), function, dlsym(libraries[i], function)};
+    slots[i] = (OperatorSlot){program_text(p, p->operators[i].name), function, operator_symbol(libraries[i], function)};
     if (!slots[i].address)
       return rt_error(error, RT_BAD_INPUT, "damaged program: its library has no function '%s'", function);
   }

@@ -103,6 +103,11 @@ static RtStatus check_embedded(const Artifact *a, uint32_t i, _Atomic uint64_t *
   if (!artifact_hash_blob(a, b, beats, hash))
     return rt_error_errno(error, RT_BAD_INPUT, "the compiled model cannot be read");
   if (!b->hash || *hash == b->hash) return RT_OK;
+  for (uint32_t k = 0; k < a->program.n_operators; k++)
+    if (a->program.operators[k].blob == i)
+      return rt_error(error, RT_BAD_INPUT,
+                      "the compiled model is damaged: the library of operator %s does not match its checksum",
+                      program_text(&a->program, a->program.operators[k].name));
   return rt_error(error, RT_BAD_INPUT, "the compiled model is damaged: its %s do not match their checksum",
                   program_image_has_blob(&a->program, i) ? "kernels" : "weights");
 }

@@ -11,6 +11,7 @@ int my_Scale(const ApcOpCall *call) {
   const float *x = call->inputs[0].data;
   float *y = call->outputs[0].data;
   const float by = (float)apc_op_number(call, "by", 1);
+  if (apc_op_number(call, "mode", -7) != -7) return apc_op_fail(call, "the text of mode is a number");
   if (by == 13) return apc_op_fail(call, "by is 13 for %lld elements", (long long)call->inputs[0].elements);
   if (by == 14) return 1;
   for (int64_t i = 0; i < call->outputs[0].elements; i++) y[i] = by * x[i];
@@ -111,7 +112,9 @@ check "the outputs differ" /usr/bin/python3 -c 'import numpy as np; a, b = np.lo
 /usr/bin/python3 - <<'PY'
 b = bytearray(open('program', 'rb').read()); at = b.rindex(b'by is 13 for'); b[at] ^= 1; open('damaged', 'wb').write(b)
 PY
-chmod +x damaged; expect 1 "its kernels do not match their checksum" ./damaged --inputs in.npz --outputs o.npz
+chmod +x damaged; expect 1 "the library of operator my.Scale does not match its checksum" ./damaged --inputs in.npz --outputs o.npz
+(ulimit -n 200; ./program --inputs in.npz --outputs o.npz >few.out 2>few.err)
+check "no word of the limit" grep -q "cannot be loaded: the limit of open files (ulimit -n) must exceed 200" few.err
 mv moved.so kernels.so
 
 # rules in a file beside the library; options come first
@@ -153,6 +156,35 @@ expect 1 "error[APC0307]: the library was not compiled with apc_operator.h" "$ap
 printf '#include <apc_operator.h>\nint my_Scale(const ApcOpCall *c) { (void)c; return 0; }\n' >part.c; library part.c -o part.so
 expect 1 "the library has no function my_Rows, the kernel of operator my.Rows" "$apc" run m.onnx -q "${all[@]}" --op-library part.so
 expect 1 "the function my_Scale of operator my.Scale is also in part.so" "$apc" run m.onnx -q "${all[@]}" --op-library part.so --op-library kernels.so
+
+# functions are the library's own: those of libc do not count, nor do variables; one with variants does
+bad_function() { # bad_function NAME LIBRARY
+  expect 1 "the library has no function $1, the kernel of operator my.Scale" "$apc" run m.onnx -q --op "$scale; function=$1" --op "$rows" --op "$total" --op-library "$2"
+}
+bad_function sched_yield kernels.so
+bad_function apc_operator_version kernels.so
+cat >variants.c <<'C'
+#include <apc_operator.h>
+#ifdef __x86_64__
+__attribute__((target_clones("avx2", "default")))
+#endif
+int my_Scale(const ApcOpCall *c) {
+  for (int64_t i = 0; i < c->outputs[0].elements; i++)
+    ((float *)c->outputs[0].data)[i] = 3 * ((const float *)c->inputs[0].data)[i];
+  return 0;
+}
+C
+library variants.c -o variants.so; sed 's/int my_Scale/int other_Scale/' kernels.c >others.c; library others.c -o others.so
+expect 0 "" "$apc" run m.onnx -q "${all[@]}" --op-library variants.so --op-library others.so --inputs in.npz --expect out.npz
+
+# results that a function does not write differ
+cat >part.apc <<'APC'
+entry main(x: f32[4]) { output y = opaque("my.Scale: x.. -> x..", x) }
+APC
+expect 4 "DIFFERS  y" "$apc" verify part.apc -q --op-library part.so --target cpux2
+
+# scratch
+bad "Sum: scratch is -92" --op 'my.Sum: b k -> b; sum: k; scratch=k-100'
 
 # a kernel that fails ends the program with its message, the operator and the node; on four ranks too
 expect 1 "operator my.Scale failed: by is 13 for 48 elements" "$apc" run refused.onnx -q --op-library kernels.so --inputs in.npz
@@ -217,4 +249,4 @@ expect 0 "" "$apc" plan m.onnx -q --op-library kernels.so --target dgx-h100
 expect 5 "error[APC0642]: my.Scale, my.Rows, my.Sum: the kernel of such an operator runs on CPUs only" "$apc" compile m.onnx -q --op-library kernels.so --target dgx-h100 -o gpu
 expect 5 "error[APC0642]" "$apc" plan m.onnx -q --op-library kernels.so --target dgx-h100 --emit=cuda=-; no_out
 expect 5 "error[APC0620]: my.Rows has no derivative" "$apc" plan m.apc -q --train mse
-summary 107
+summary 114

@@ -146,6 +146,14 @@ static void extents_and_types(void) {
   CHECK(
       strstr(bound("b.. k -> n; n=width", NULL, x), "'width', which is neither a dimension nor an integer attribute"));
   CHECK(strstr(bound("b s k -> b n; n=k/0", NULL, x), "cannot be computed"));
+  CHECK_STR(bound("b s k -> b; scratch=k-100", NULL, x), "scratch is -92");
+  CHECK_STR(bound("b s k -> b; scratch=k*bytes", "{\"bytes\":-1}", x), "scratch is -8");
+  CHECK_STR(bound("b s k -> b; scratch=1099511627777", NULL, x),
+            "scratch is 1099511627777 bytes, which is more than 2^40");
+  CHECK_STR(bound("b s k -> b; scratch=1099511627776", NULL, x), "f32[s]");
+  CHECK_STR(bound("b s k -> b; scratch=k*4611686018427387904", NULL, x), "scratch has no size of 64 bits");
+  CHECK_STR(bound("b s k -> b; scratch=k/(s-6)", NULL, x), "scratch has no size of 64 bits");
+  CHECK_STR(bound("b s k -> b; scratch=b-100", NULL, x), "f32[s]"); /* b has no number */
   CHECK(strstr(bound("a.. k, a.. -> k", NULL, both), "in one place") != NULL);
 }
 
