@@ -6,7 +6,6 @@
  */
 #include "runtime/train/dataset.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -356,7 +355,7 @@ static ApcStatus find_sources(ApcModel *m, Dataset *d) {
     if (s->follows) continue;
     data_identity_begin(&identity);
     if (!(s->tokens ? tokens_identity(s->tokens, &identity) : data_identity_add(&identity, s->file)))
-      return host_error(m, RT_BAD_INPUT, "%s: %s", s->file, strerror(errno));
+      return host_status(m, rt_error_errno(&m->error, RT_BAD_INPUT, "%s", s->file));
     data_identity_text(&identity, text, sizeof text);
     sources[n++] = (DataSource){s->name, arena_printf(d->arena, "%s, %s", last_part(s->file), text)};
   }

@@ -115,7 +115,7 @@ bad APC0208 "$apc" plan "$source_dir/examples/gpt.apc" -q -D d=100
 printf '\xef\xbb\xbf' | cat - "$mlp" >bom.apc; expect 0 "" "$apc" plan bom.apc $small -q # with a byte order mark, as some editors write it
 expect 3 "weights and state are 4.2 KiB" "$apc" plan "$mlp" -D d=16 -D hidden=32 -D layers=1 -q --memory 1KB; expect_err "1000 B are allowed"
 for option in --dim --dim-hint; do expect 1 "'seq' cannot be 5000: it is 1 to 1024" "$apc" plan "$source_dir/examples/gpt.apc" -q $option seq=5000; done
-expect 1 "'batch' cannot be 3: it is 2 already" "$apc" plan "$source_dir/examples/mlp.apc" -q --dim batch=2 --dim batch=3
+expect 2 "--dim gives 'batch' two sizes" "$apc" plan "$source_dir/examples/mlp.apc" -q --dim batch=2 --dim batch=3
 
 # programs
 cp "$apc" strange; bad APC0603 "$apc" inspect strange

@@ -114,7 +114,8 @@ expect 0 "" "$apc" plan "$mlp" $summed --emit=html=m.html
 check "m.html has another plan" /usr/bin/python3 -c 'import json, re
 d = json.loads(re.search(r"id=\"data\">(.*?)</script>", open("m.html").read(), re.S)[1])
 x = d["layers"]; column = {n: k for k, n in enumerate(x["columns"])}; axes = [a["name"] for a in x["axes"]]
-row = next(r for r in x["rows"] if r[0] == "layers.0.down.dot"); partial = x["layouts"][row[column["layout"]]][1]
+rows = [[name, *x["facts"][k]] for name, k in x["rows"]]
+row = next(r for r in rows if r[0] == "layers.0.down.dot"); partial = x["layouts"][row[column["layout"]]][1]
 assert [axes[k] for k in range(len(axes)) if partial >> k & 1] == ["tp"], row
 assert [x["comms"][c[0]] for c in row[column["comms"]]] == ["all_reduce"] and dict(d["head"]["degrees"])["pp"] == 2'
 expect 0 "" "$apc" "$mlp" $small --emit=ir -o here.ir; check "no here.ir" test -s here.ir
