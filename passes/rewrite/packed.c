@@ -143,9 +143,8 @@ static bool sort_letters(Product *p) {
   for (int i = 0; i < p->nx; i++) {
     bool result = has(p->y, p->ny, p->x[i]), weight = has(p->w, p->nw, p->x[i]);
     if (result == weight) return false;
-    put(result ? p->rows : p->terms, p->x[i]);
+    if (weight) put(p->terms, p->x[i]);
   }
-  p->rows[0] = 0;
   for (int i = 0; i < p->ny; i++) put(has(p->w, p->nw, p->y[i]) ? p->columns : p->rows, p->y[i]);
   for (int i = 0; i < p->nw; i++)
     if (!strchr(p->terms, p->w[i]) && !strchr(p->columns, p->w[i])) return false;

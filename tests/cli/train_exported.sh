@@ -89,30 +89,6 @@ save("path", path, {**flat, "keep": np.array(.75, F)}, (64,))
 save("noise", [product, node("RandomNormalLike", ["h"], ["u"], "draw"), node("Add", ["h", "u"], ["y"])], flat, (64,))
 P
 /usr/bin/python3 models.py || exit 1
-cat >check.py <<'P'
-import json, struct, sys, numpy as np
-biased = sys.argv[1] == "biased"
-raw = open("w.safetensors", "rb").read()
-n = struct.unpack("<Q", raw[:8])[0]
-w = {k: np.frombuffer(raw[8 + n + v["data_offsets"][0]:8 + n + v["data_offsets"][1]], "f4").reshape(v["shape"])
-     for k, v in json.loads(raw[8:8 + n]).items() if k != "__metadata__"}
-x = np.einsum("nchw,oc->nohw", np.load("image.npy").astype("f8"), w["w"][:, :, 0, 0].astype("f8"))
-wide, gain, bias, mean, var, want = lambda a: a[:, None, None], np.ones(3), np.zeros(3), np.zeros(3), np.ones(3), []
-for s in range(4):
-    b = x[[(6 * s + i) % 12 for i in range(6)]]
-    m, v = b.mean((0, 2, 3)), b.var((0, 2, 3))
-    h = (b - wide(m)) / np.sqrt(wide(v) + 1e-5)
-    y = h * wide(gain) + wide(bias)
-    want.append((y ** 2).mean())
-    d = 2 * y / y.size
-    gain, bias = gain - .1 * (d * h).sum((0, 2, 3)), bias - .1 * d.sum((0, 2, 3))
-    mean, var = .9 * mean + .1 * m, .9 * var + .1 * v * (1 if biased else 96 / 95)
-for k, a in ("weight", gain), ("bias", bias), ("running_mean", mean), ("running_var", var):
-    assert abs(w["bn." + k] - a).max() < 1e-5, (k, w["bn." + k], a)
-want.append((((x - wide(mean)) / np.sqrt(wide(var) + 1e-5) * wide(gain) + wide(bias)) ** 2).mean())
-got = [(lambda d: d.get("loss", d.get("eval_loss")))(json.loads(l)) for l in open("out")]
-assert len(got) == 5 and np.allclose(got, want, 1e-4), (got, want)
-P
 
 # Batch norm: statistics of the whole batch over all ranks; running ones are states under the names of the file.
 bn() { # bn KIND FILE OPTIONS: trains the file, and compares with numpy
@@ -121,7 +97,7 @@ bn() { # bn KIND FILE OPTIONS: trains the file, and compares with numpy
   expect 0 "" "$apc" compile "$file.onnx" -q --train mse --optimizer 'sgd(lr=.1,train=bn.*)' --batch 6 "$@" -o trainer
   expect 0 "" ./trainer --steps 4 --data x=@image.npy --data labels=@zeros.npy --shuffle none --json --save w.safetensors \
     --eval x=@image.npy --eval labels=@zeros.npy --checkpoint at
-  check "batch norm, $file $*" /usr/bin/python3 check.py "$kind"
+  check "batch norm, $file $*" /usr/bin/python3 "$source_dir/tests/cli/normed.py" weight bias running_mean running_var "$kind"
 }
 bn unbiased trained
 bn unbiased trained --target cpux2 --dp 2
