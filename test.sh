@@ -34,6 +34,7 @@ step() {
   { time "$@" >&3 2>&4 3>&- 4>&-; } 3>&1 4>&2 2>"$costs/time"
   code=$?
   awk -v name="$name" '{ print name, $1, $2 + $3 }' "$costs/time" >>"$costs/steps"
+  [ $code = 0 ] || echo "$name" >>"$costs/failed"
   return $code
 }
 
@@ -127,4 +128,5 @@ fi
 step "compiling base/" compile_base || failed=1 # again: machines change their speed
 say "what it cost"
 tests/suite/suite.py costs "$costs" "${what:-test}" || failed=1
+[ ! -e "$costs/failed" ] || sed 's/^/failed: /' "$costs/failed" # the tests' counts above are not the whole run
 exit $failed

@@ -308,7 +308,10 @@ bool opaque_bind(Module *m, const OpaqueRule *r, int nin, const Type *const *in,
   check_attributes(&k, r->work);
   check_attributes(&k, r->scratch);
   for (int i = 0; i < nin && !k.why; i++) bind_operand(&k, i, in[i]);
-  while (!k.why && (give_sizes(&k) | divide_operands(&k, in))) {}
+  for (bool found = true; found && !k.why;) {
+    found = give_sizes(&k);
+    if (divide_operands(&k, in)) found = true;
+  }
   if (!k.why) check_given(&k);
   if (!k.why) check_known(&k);
   if (!k.why) check_scratch(&k);

@@ -318,7 +318,7 @@ static NcclWork *group_work(ncclComm_t c, CUstream s) {
       return *p;
     }
   *p = calloc(1, sizeof **p);
-  **p = (NcclWork){.work = {&work_kind, "a call of NCCL", c->device, 1}, .comm = c, .stream = s};
+  **p = (NcclWork){.work = {&work_kind, "a call of NCCL", c->device, 1, 0}, .comm = c, .stream = s};
   (*p)->calls = calloc(MOST_CALLS, sizeof(Call));
   c->refs++;
   return *p;
