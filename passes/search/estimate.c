@@ -101,14 +101,15 @@ static void take_seconds(Estimating *e, const GraphInput *in) {
   for (int k = 0; k < PHASES && e->each > 0; k++) e->phase[k] /= e->each;
 }
 
-/* Returns the peak bytes on a rank of values that are neither forms of weights nor kept for gradients. */
+/* Returns the peak bytes on a rank of values that are neither kept for gradients nor, in training, made once for all
+ * micro-batches: those are weights in another form, which with_gathered counts. */
 static double most_live(const Estimating *e) {
   const Search *s = e->s;
   const size_t n = s->f->ops.n, *last = s->policies[0].last;
   Arena *scratch = arena_new();
   double *change = ARENA_ARRAY(scratch, double, n + 2), now = 0, most = 0;
   for (size_t i = 0; i < n; i++) {
-    bool other = e->trains && (s->shape->form[i] || !phase_each(s->f->ops.items[i].phase)),
+    bool other = e->trains && (s->shape->before[i] || !phase_each(s->f->ops.items[i].phase)),
          kept = s->policies[0].saved[i] || other;
     if (last[i] != SIZE_MAX && !kept) change[i] += e->bytes[i], change[last[i] + 1] -= e->bytes[i];
   }
