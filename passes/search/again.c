@@ -111,18 +111,6 @@ static bool cut_and_price_layers(Search *s, RecomputeKind kind, int layers, Outc
   return fits;
 }
 
-/* Finds the fewest layers with which it fits; with `enough` it does. */
-static bool price_fewest_layers(Search *s, RecomputeKind kind, int enough, Outcome *o) {
-  int too_few = 0;
-  while (enough - too_few > 1) {
-    int middle = (too_few + enough) / 2;
-    Outcome x = *o;
-    if (cut_and_price_layers(s, kind, middle, &x)) enough = middle;
-    else too_few = middle;
-  }
-  return cut_and_price_layers(s, kind, enough, o);
-}
-
 /* Recomputes as much as possible.  The last layer is recomputed at once, so all layers but the last may need less. */
 static bool price_most(Search *s, int *layers, Outcome *o) {
   Outcome but_one = *o;
@@ -143,6 +131,9 @@ Recompute search_made_again(const Search *s, int much) {
   return (Recompute){whole ? RECOMPUTE_full_layers : RECOMPUTE_layers, whole ? much - s->nlayers : much};
 }
 
+/* Plans differ by less than this share of the time for other reasons. */
+static const double hardly = 3e-3;
+
 /* An amount of recomputation that was tried, and the bytes below the limit; not finite if unknown. */
 typedef struct Tried {
   int much;
@@ -154,17 +145,16 @@ typedef struct Between {
   Tried few, enough;
   double freed; /* bytes freed per unit; 0 if unknown */
   int step;     /* the step if `freed` is unknown */
+  double pays;  /* less recomputation is tried only if it may save more than this share of the time */
 } Between;
 
 /* Returns the next amount to try, by the remaining memory; -1: no more. */
 static int next_try(Between *b, int most) {
-  const double hardly = 3e-3;
   const Tried *few = &b->few, *enough = &b->enough;
   bool too_few = few->much >= 0, fits = enough->much <= most;
   const Tried *known = fits ? enough : few;
   if (too_few && fits) {
-    bool pays = enough->seconds - few->seconds > hardly * enough->seconds;
-    if (enough->much - few->much <= 1 || !pays) return -1;
+    if (enough->much - few->much <= 1 || enough->seconds - few->seconds <= b->pays * enough->seconds) return -1;
     double part = few->left / (few->left - enough->left), margin = 1. / 8;
     part = isfinite(part) ? fmin(fmax(part, margin), 1 - margin) : 0.5;
     int at = few->much + (int)ceil(part * (enough->much - few->much));
@@ -209,54 +199,78 @@ static bool is_hopeless(const Search *s, const Outcome *o) {
   return !o->feasible && o->price.possible && s->run.best && o->seconds > s->run.best->seconds;
 }
 
-/* The same if the amount is guessed: tries a little less or more, until it fits and less does not fit or is hardly
- * faster. */
-static bool price_near(Search *s, Outcome *o) {
-  enum { MOST_TRIES = 6 };
+static Tried tried(const Search *s, int much, const Outcome *x) {
+  return (Tried){much, x->price.possible ? s->limit - x->price.memory.needs : NAN, x->seconds};
+}
+
+/* Tries amounts from `at` on, until it fits and less does not fit or is hardly faster.  Keeps the fastest outcome. */
+static bool price_between(Search *s, Between *b, int at, int tries, const Outcome *given, Outcome *o) {
   const int most = 2 * s->nlayers;
   Arena *a = arena_new();
-  Outcome given = room_for(s, a), x = room_for(s, a);
-  copy_choice(s, &given, o);
-  Between b = {.few = {.much = -1}, .enough = {.much = most + 1}, .freed = s->guess_freed, .step = 1 + s->nlayers / 64};
+  Outcome x = room_for(s, a);
   Tried before = {.much = -1};
-  int at = s->guess < most ? s->guess : most;
-  for (int i = 0; i < MOST_TRIES && at >= 0; i++) {
-    copy_choice(s, &x, &given);
+  for (int i = 0; i < tries && at >= 0; i++) {
+    copy_choice(s, &x, given);
     bool fits = price_so_much(s, at, &x);
-    Tried now = {at, x.price.possible ? s->limit - x.price.memory.needs : NAN, x.seconds};
-    if (before.much >= 0) learn(&b, &now, &before);
+    Tried now = tried(s, at, &x);
+    if (before.much >= 0) learn(b, &now, &before);
     before = now;
     if (!o->feasible || (x.feasible && x.seconds < o->seconds)) copy_choice(s, o, &x);
-    if (fits) b.enough = now;
-    else b.few = now;
-    if (b.enough.much > most && is_hopeless(s, &x)) {
+    if (fits) b->enough = now;
+    else b->few = now;
+    if (b->enough.much > most && is_hopeless(s, &x)) {
       o->slower = true, o->why_not = search_slower_than_plan;
       break;
     }
-    at = next_try(&b, most);
+    at = next_try(b, most);
   }
   arena_free(a);
+  return o->feasible;
+}
+
+/* Begins with a guess of the amount. */
+static bool price_near(Search *s, const Outcome *given, Outcome *o) {
+  enum { MOST_TRIES = 6 };
+  const int most = 2 * s->nlayers;
+  Between b = {.few = {.much = -1}, .enough = {.much = most + 1}, .freed = s->guess_freed, .pays = hardly};
+  b.step = 1 + s->nlayers / 64;
+  price_between(s, &b, s->guess < most ? s->guess : most, MOST_TRIES, given, o);
   s->run.limited |= b.enough.much > 0;
   return o->feasible;
 }
 
-/* Recomputation takes time, so the first policy that fits is taken (passes/plan/recompute.h); each policy recomputes
- * everything that the one before does.  If neither the last policy fits, nor the last one that recomputes no layer
- * whole, none does: recomputing a whole layer may take more memory at once than it saves. */
-static bool cut_and_price(Search *s, Outcome *o) {
+/* It does not fit with `few`, and fits with `enough`, whose outcome is `o`. */
+static bool price_least(Search *s, Tried few, Tried enough, const Outcome *given, Outcome *o) {
+  enum { MOST_TRIES = 32 };
+  Between b = {.few = few, .enough = enough, .step = 1, .pays = s->large ? hardly : 0};
+  return price_between(s, &b, next_try(&b, 2 * s->nlayers), MOST_TRIES, given, o);
+}
+
+/* Recomputation takes time, so as little as fits is taken (passes/plan/recompute.h); each policy recomputes everything
+ * that the one before does.  If neither the last policy fits, nor the last one that recomputes no layer whole, none
+ * does: recomputing a whole layer may take more memory at once than it saves. */
+static bool price_policies(Search *s, const Outcome *given, Outcome *o) {
   int most, last = s->npolicies - 1;
-  if (s->guess >= 0 && s->nlayers) return price_near(s, o);
   if (search_cut_and_price_with(s, s->policies[0].again, o) || last == 0 || o->slower) return o->feasible;
   s->run.limited = true;
-  Outcome some = *o, all = *o;
-  bool fits = price_most(s, &most, &all);
-  if (!fits && !all.slower && !s->nlayers) return *o = all, false;
-  bool selective = search_cut_and_price_with(s, s->policies[1].again, &some);
-  if (!fits && !all.slower && !selective) return *o = all, false;
-  if (!s->nlayers || some.slower) return *o = some, selective;
-  if (!selective && all.slower) return *o = all, false;
-  return selective ? price_fewest_layers(s, RECOMPUTE_layers, s->nlayers, o)
-                   : price_fewest_layers(s, RECOMPUTE_full_layers, most, o);
+  Tried few = tried(s, 0, o);
+  Outcome from = *given;
+  from.wanted = o->wanted;
+  bool fits = search_cut_and_price_with(s, s->policies[1].again, o);
+  Tried some = tried(s, s->nlayers, o);
+  if (!s->nlayers || o->slower) return fits;
+  if (fits) return price_least(s, few, some, &from, o);
+  copy_choice(s, o, &from);
+  return price_most(s, &most, o) && price_least(s, some, tried(s, s->nlayers + most, o), &from, o);
+}
+
+static bool cut_and_price(Search *s, Outcome *o) {
+  Arena *a = arena_new();
+  Outcome given = room_for(s, a);
+  copy_choice(s, &given, o);
+  bool fits = s->guess >= 0 && s->nlayers ? price_near(s, &given, o) : price_policies(s, &given, o);
+  arena_free(a);
+  return fits;
 }
 
 bool search_gathers_at_use(const Outcome *o) { return o->c.stages > 1 && o->zero == ZERO_AT_USE; }

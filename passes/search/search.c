@@ -506,10 +506,13 @@ static void settle_degrees(Search *s, const PlanOptions *o) {
   if (forced && seconds_of(forced) <= s->run.best->seconds * (1 + 1e-12)) s->run.best = forced;
 }
 
+/* True if only one set of degrees is possible. */
 static bool all_forced(const Search *s, const PlanOptions *o) {
-  bool all = o->micro_batches > 0;
-  for (int d = 0; d < DEGREE_COUNT; d++) all &= s->run.forced[d] > 0;
-  return all;
+  bool all = true;
+  double product = 1;
+  for (int d = 0; d < DEGREE_COUNT; d++)
+    all &= s->run.forced[d] > 0, product *= s->run.forced[d] > 0 ? s->run.forced[d] : 1;
+  return o->micro_batches > 0 && (all || product == s->t->ranks);
 }
 
 /* True if the options of a training step fix everything except the layouts of values.  Then one mesh with a
