@@ -151,6 +151,7 @@ double seconds_again(const Search *s, const Candidate *c, bool *limited) {
   double over = bytes_over(s, c, 0);
   if (over <= 0) return 0;
   *limited = c->stages == 1;
+  if (s->run.best && s->nlayers && bytes_kept(s, c, s->npolicies - 1) > s->limit) return INFINITY;
   if (!s->nlayers) return least_seconds(c, &s->policies[1].least);
   double more = bytes_over(s, c, 1);
   if (more <= 0) return seconds_of_layers(s, c, 1, bytes_kept(s, c, 0) - s->limit);

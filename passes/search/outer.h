@@ -348,7 +348,8 @@ static inline bool search_ranges_without_stages(const Search *s) {
 /* Measures what is kept for gradients; only with repeated layers. */
 void search_measure_kept(Search *s);
 /* Returns a lower bound of the recomputation time under every policy, because values kept for gradients would not fit
- * otherwise, however they are split; 0 if unknown.  *limited: this bound is above 0, without stages. */
+ * otherwise, however they are split; 0 if unknown.  INFINITY: there is a plan, and this candidate fits under no policy.
+ * *limited: this bound is above 0, without stages. */
 double seconds_again(const Search *s, const Candidate *c, bool *limited);
 
 /* ---- candidate.c */

@@ -149,12 +149,13 @@ static bool knows(const Search *s, const SearchRun *x, const PlanOptions *o) {
 
 /* Searches without forced degrees, for searches that are forced: some results may have the forced degrees and be faster
  * than axes that split nothing else.  A large search has no time for everything; it then takes only the forced stages
- * and micro-batches, and axes that can have the degrees, with that part of the work. */
-static void find_known(Search *s, const PlanOptions *o, double part) {
+ * and micro-batches, and axes that can have the degrees, with that part of the work.  `before`: outcomes of a run that it
+ * continues; NULL if none. */
+static void find_known(Search *s, const PlanOptions *o, double part, const PlanKnown *before) {
   PlanOptions none = {.memory_limit = o->memory_limit, .schedule = o->schedule, .chunks = o->chunks};
   SearchRun x = forced_run(s, (const int[DEGREE_COUNT]){0});
   x.zero = 0;
-  x.known = NULL;
+  x.known = before;
   if (s->large) {
     memcpy(x.within, s->run.forced, sizeof x.within);
     none.micro_batches = o->micro_batches;
@@ -165,6 +166,8 @@ static void find_known(Search *s, const PlanOptions *o, double part) {
   const double most = s->watch.most;
   if (s->large) s->watch.most *= part;
   x = run_apart(s, &x, &none);
+  for (size_t i = 0; before && i < before->n; i++)
+    if (amounts_to(s, o, before->items[i])) ARENA_PUSH(s->arena, &x.outcomes, before->items[i]);
   keep_known(s, o, &x, &none);
   s->watch.most = most;
 }
@@ -546,7 +549,7 @@ static void divide_degrees(Search *s, const PlanOptions *o) {
   const double most = s->watch.most;
   s->watch.most *= part;
   s->run = forced_run(s, best->found);
-  find_known(s, &forced, 1);
+  find_known(s, &forced, 1, before.known);
   best = best_known(s->run.known, best);
   s->run.best = best;
   run(s, &forced);
@@ -570,7 +573,7 @@ static Plan *find_plan(Search *s, const PlanOptions *o, double started, Diags *d
   s->layout &= s->run.best != NULL;
   if (layout && !s->layout && s->large) s->watch.most *= part;
   if (!s->layout) {
-    if (anything_forced(s, o) && !o->any && !said_mesh(s->said)) find_known(s, o, 0.5);
+    if (anything_forced(s, o) && !o->any && !said_mesh(s->said)) find_known(s, o, 0.5, NULL);
     run(s, o);
   }
   if (!s->run.best && solve_watch_stopped(&s->watch)) {

@@ -438,6 +438,7 @@ static void try_all_lean(Search *s, const PlanOptions *o) {
 static void try_flat(Search *s) {
   const int ranks = s->t->ranks, node = s->t->tiers[0].group;
   double ignored;
+  bool limited;
   Candidate c = candidate_of(s, 1, 1, 1);
   for (c.naxes = 1; c.naxes <= 2; c.naxes++) {
     double best = search_best_time(s);
@@ -445,7 +446,7 @@ static void try_flat(Search *s) {
     if (ranks == 1 || (two && (ranks % node || node == 1 || node == ranks))) return;
     c.sizes[0] = two ? ranks / node : ranks, c.sizes[1] = node;
     c.degree[0] = c.degree[1] = -1;
-    search_add_if_known(s, search_solve_mesh(s, &c, best, &ignored), best);
+    if (isfinite(seconds_again(s, &c, &limited))) search_add_if_known(s, search_solve_mesh(s, &c, best, &ignored), best);
   }
 }
 
