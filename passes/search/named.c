@@ -331,11 +331,12 @@ static void price_other_schedules(Naming *w, Named *x) {
 }
 
 /* Prices the best plans, with two schedules each, and one for each number of stages, because estimates of pipelines
- * leave out more than others; then the best of them with all schedules. */
+ * leave out more than others; then the best of them with all schedules, and that of a training step with free axes,
+ * which a large search may not reach. */
 static void price_best(Naming *w) {
   const int most_schedules = 2;
   const Search *s = w->s;
-  Named *best_of_all = NULL;
+  Choice best_of_all = {0};
   Choice *all = ARENA_ARRAY(w->arena, Choice, USUAL_SCHEDULES * w->list.n + 1);
   bool *known = ARENA_ARRAY(w->arena, bool, s->most_stages + 1);
   size_t n = 0, npriced = 0;
@@ -348,9 +349,12 @@ static void price_best(Naming *w) {
     const Outcome *before = s->run.best;
     if ((!best && *stages) || times_priced(all[i].of) == most_schedules || !price_promising(w, &all[i])) continue;
     *stages = true, npriced++;
-    if (s->run.best != before) best_of_all = all[i].of;
+    if (s->run.best != before) best_of_all = all[i];
   }
-  if (best_of_all) price_other_schedules(w, best_of_all);
+  if (!best_of_all.of) return;
+  price_other_schedules(w, best_of_all.of);
+  bool free = !best_of_all.of->estimates.limited; /* it was priced with free axes, too */
+  if (free && func_has_gradients(s->f)) price_free(w, &best_of_all);
 }
 
 void search_try_named(Search *s, const PlanOptions *o) {
