@@ -125,6 +125,9 @@ ApcStatus host_error(ApcModel *m, RtStatus status, const char *format, ...) __at
  * child process of the one that loaded it. */
 bool host_begin(ApcModel *m);
 
+/* As apc_load, for the Program for that number of ranks; 0: the first one. */
+ApcStatus host_load(const char *path, const ApcOptions *options, int ranks, ApcModel **model);
+
 /* Returns the binding of an input; NULL if there is none. */
 Bound *host_bound(const ApcModel *m, const char *name);
 

@@ -15,19 +15,33 @@ static void end_lost(const char *path, void *context) {
   _exit(rt_exit_code(RT_FAILED));
 }
 
-static RtStatus check_world(const Launch *p, const Program *program, RtError *error) {
-  if ((uint32_t)p->world == program->ranks) return RT_OK;
+/* Goes on to the Program for that number of processes, unless the open one is. */
+static RtStatus choose_world(const Launch *p, Artifact *a, RtError *error) {
+  static const char self[] = "/proc/self/exe", name[] = "this program";
+  Artifact other;
+  RtError none = {0};
+  const uint32_t ranks = a->program.ranks;
+  if ((uint32_t)p->world == ranks) return RT_OK;
+  RtStatus status = artifact_open_for(self, name, p->world, false, &other, &none);
+  if (!status) {
+    artifact_close(a);
+    *a = other;
+    return RT_OK;
+  }
+  uint32_t worlds[ARTIFACT_MOST_WORLDS];
+  if (artifact_worlds(a, worlds) > 1)
+    return rt_error(error, status, "%s started %d processes: %s", p->by, p->world, none.text);
   return rt_error(error, RT_USAGE,
                   "%s started %d processes, but this program was compiled for %u rank%s; start as many, or compile it "
                   "with another --target",
-                  p->by, p->world, program->ranks, program->ranks == 1 ? "" : "s");
+                  p->by, p->world, ranks, ranks == 1 ? "" : "s");
 }
 
 /* The other ranks wait for this one, and learn about a fault of its program when they meet: until then the fault is
  * *unable, and no error. */
 static RtStatus open_program(ApcLaunch *l, RtError *unable) {
   RtStatus status = artifact_open("/proc/self/exe", "this program", &l->artifact, &l->error);
-  if (!status) status = check_world(&l->place, &l->artifact.program, &l->error);
+  if (!status) status = choose_world(&l->place, &l->artifact, &l->error);
   if (!status || l->place.world == 1) return status;
   *unable = l->error;
   l->error = (RtError){0};

@@ -21,6 +21,7 @@
 #include "base/statistics.h"
 #include "base/text.h"
 #include "program/artifact.h"
+#include "runtime/host/host.h"
 #include "runtime/stub/stub.h"
 
 typedef enum Mode { NO, NEEDS, MAY, LATER } Mode;
@@ -525,17 +526,6 @@ static int run(ApcModel *m, const Line *line) {
   return code ? code : report(m, line);
 }
 
-static int check_ranks(const ApcModel *m, const Line *line) {
-  const Given *ranks = last(line, OPT_ranks);
-  long n;
-  if (!ranks) return 0;
-  if (!whole_number(ranks->value, 1, 1 << 20, &n))
-    return stub_fail(APC_USAGE, "--ranks %s: expected a positive number", ranks->value);
-  if (n == apc_ranks(m)) return 0;
-  return stub_fail(APC_USAGE, "--ranks %ld: this program was compiled for %d; compile it with another --target", n,
-                   apc_ranks(m));
-}
-
 static int describe(ApcModel *m, const Line *line) {
   const Given *g = last(line, OPT_describe);
   if (g->value && strcmp(g->value, "json") != 0) return stub_fail(APC_USAGE, "--describe=%s: expected json", g->value);
@@ -559,8 +549,7 @@ static bool runs_something(const Line *line) {
 
 static int use(ApcModel *m, const Line *line) {
   const Given *entry = last(line, OPT_entry);
-  int code = check_ranks(m, line);
-  if (code) return code;
+  int code = 0;
   if (entry && apc_select(m, entry->value)) return stub_fail_model(m, APC_USAGE);
   bool wanted = runs_something(line) || (apc_inputs(m) == 0 && !last(line, OPT_describe));
   if (text_of(line, OPT_metrics) && wanted) {
@@ -585,6 +574,19 @@ static int use(ApcModel *m, const Line *line) {
   return !code && last(line, OPT_describe) ? describe(m, line) : code;
 }
 
+/* Sets *ranks to the number of ranks that the program is to run with; 0: the first that it was compiled for. */
+static int wanted_ranks(const Line *line, const ApcLaunch *launch, int *ranks) {
+  const Given *given = last(line, OPT_ranks), *world = last(line, OPT_world);
+  long n = 0;
+  if (given && !whole_number(given->value, 1, 1 << 20, &n))
+    return stub_fail(APC_USAGE, "--ranks %s: expected a positive number", given->value);
+  int started = launch ? launch->place.world : world ? (int)strtol(world->value, NULL, 10) : 0;
+  if (given && started && n != started)
+    return stub_fail(APC_USAGE, "--ranks %ld: %d processes were started", n, started);
+  *ranks = started ? started : (int)n;
+  return 0;
+}
+
 static int open_and_use(const Line *line, ApcLaunch *launch, int timeout_ms) {
   const Given *weights = last(line, OPT_weights);
   const Given *tune = last(line, OPT_tune);
@@ -594,7 +596,10 @@ static int open_and_use(const Line *line, ApcLaunch *launch, int timeout_ms) {
                   .hands_on = last(line, OPT_steps) != NULL,
                   .tune = tune ? tune->value : NULL};
   ApcModel *m;
-  ApcStatus status = apc_load(NULL, &o, &m);
+  int ranks = 0;
+  int wrong = wanted_ranks(line, launch, &ranks);
+  if (wrong) return wrong;
+  ApcStatus status = host_load(NULL, &o, ranks, &m);
   const Given *threads = last(line, OPT_thread_count); /* launch_options has checked it */
   if (!status && threads && !launch) status = apc_set_threads(m, (int)strtol(threads->value, NULL, 10));
   int code = status ? stub_fail_model(m, status) : use(m, line);

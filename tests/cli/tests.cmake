@@ -78,7 +78,8 @@ foreach(name
     unequal
     unfit
     unknown
-    usage)
+    usage
+    world)
   apc_test(NAME cli.${name} COMMAND ${APC_BASH} ${CMAKE_CURRENT_LIST_DIR}/${name}.sh ${CMAKE_BINARY_DIR}/apc ${needs_of_${name}})
 endforeach()
 
