@@ -473,6 +473,8 @@ static void step_text(void *context, int rank, uint32_t step, char *text, size_t
   exec_step_text(context, step, text, size);
 }
 
+enum { STOPPED_MS = 1000 }; /* a stopped rank of an elastic run is lost after this time */
+
 /* The ranks get the files that were checked. */
 RtStatus host_start(ApcModel *m) {
   if (m->launched) return launched_start(m->launched, &m->error);
@@ -484,6 +486,8 @@ RtStatus host_start(ApcModel *m) {
                             .world = apc_ranks(m),
                             .timeout_ms = m->timeout_ms,
                             .hands_on = m->hands_on,
+                            .may_leave = m->elastic,
+                            .stopped_ms = m->elastic ? STOPPED_MS : 0,
                             .threads = m->threads,
                             .step_text = step_text,
                             .step_context = &m->artifact.program};
@@ -516,6 +520,7 @@ RtStatus host_start(ApcModel *m) {
 /* Drops the session after its ranks failed. */
 static RtStatus end(ApcModel *m, RtStatus status) {
   if (!status) return RT_OK;
+  m->lost |= m->session && (status == RT_FAILED || status == RT_LATE);
   host_inputs_take_back(m);
   session_stop(m->session);
   m->session = NULL;
@@ -561,6 +566,41 @@ static RtStatus ask(ApcModel *m, RequestKind kind, uint32_t entry, const int64_t
   }
   if (!status) host_states_note(m, kind, entry, symbols);
   return status;
+}
+
+int host_leaving(const ApcModel *m) { return m->session ? session_leaving(m->session) : 0; }
+
+/* Opens the Program for that number of ranks in place of the present one; sizes bound to dimensions stay. */
+static RtStatus reopen(ApcModel *m, int ranks) {
+  Artifact before = m->artifact;
+  int64_t *fixed = m->fixed;
+  ParamFiles *files = m->files;
+  free(m->symbols);
+  free(m->checked);
+  free(m->dim_texts);
+  m->artifact = (Artifact){0};
+  m->fixed = m->symbols = m->checked = NULL;
+  m->dim_texts = NULL;
+  m->files = NULL;
+  RtStatus status = open_model(m, NULL, ranks);
+  const Program *p = &m->artifact.program;
+  for (uint32_t i = 0; i < p->n_symbols && !status; i++)
+    for (uint32_t k = 0; k < before.program.n_symbols; k++)
+      if (strcmp(program_text(p, p->symbols[i].name), program_text(&before.program, before.program.symbols[k].name)) ==
+          0)
+        m->fixed[i] = fixed[k];
+  param_files_close(files);
+  artifact_close(&before);
+  free(fixed);
+  return status;
+}
+
+ApcStatus host_switch(ApcModel *m, int ranks) {
+  if (!host_begin(m)) return not_loaded(m);
+  end(m, RT_ABORTED);
+  RtStatus status = ranks == apc_ranks(m) ? RT_OK : reopen(m, ranks);
+  metrics_ranks(m->metrics, m->artifact.program.ranks);
+  return host_status(m, status);
 }
 
 RtStatus host_request_file(ApcModel *m, RequestKind kind, uint32_t entry, const int64_t *symbols,

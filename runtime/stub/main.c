@@ -22,6 +22,7 @@
 #include "base/text.h"
 #include "program/artifact.h"
 #include "runtime/host/host.h"
+#include "runtime/train/checkpoint.h"
 #include "runtime/stub/stub.h"
 
 typedef enum Mode { NO, NEEDS, MAY, LATER } Mode;
@@ -443,6 +444,11 @@ static int read_training(const Line *line, Training *t) {
   if (every && !whole_number(every, 1, LONG_MAX, &t->every))
     return stub_fail(APC_USAGE, "--every %s: expected a positive number", every);
   if (every && !t->checkpoint) return stub_fail(APC_USAGE, "--every needs --checkpoint DIR");
+  t->elastic = last(line, OPT_elastic) != NULL;
+  if (t->elastic && (last(line, OPT_profile) || last(line, OPT_trace)))
+    return stub_fail(APC_USAGE, "--%s cannot be combined with --elastic: its records end with the ranks",
+                     last(line, OPT_profile) ? "profile" : "trace");
+  if (t->elastic && t->checkpoint && !t->resume && checkpoint_exists(t->checkpoint)) t->resume = t->checkpoint;
   if (skip && !whole_number(skip, 0, LONG_MAX, &t->skip))
     return stub_fail(APC_USAGE, "--skip-nonfinite %s: expected a number", skip);
   if (bits && strcmp(bits, "16") != 0 && strcmp(bits, "32") != 0)
@@ -493,8 +499,9 @@ static int train(ApcModel *m, const Line *line) {
 
 /* Refuses options that need --steps. */
 static int check_training(const Line *line) {
-  static const OptionId of_training[] = {OPT_data, OPT_eval,       OPT_evals, OPT_bits,   OPT_shuffle,        OPT_save,
-                                         OPT_json, OPT_checkpoint, OPT_every, OPT_resume, OPT_skip_nonfinite, OPT_log};
+  static const OptionId of_training[] = {OPT_data,           OPT_eval, OPT_evals,      OPT_bits,  OPT_shuffle,
+                                         OPT_save,           OPT_json, OPT_checkpoint, OPT_every, OPT_resume,
+                                         OPT_skip_nonfinite, OPT_log,  OPT_elastic};
   for (size_t i = 0; i < sizeof of_training / sizeof *of_training; i++)
     if (last(line, of_training[i])) return stub_fail(APC_USAGE, "--%s needs --steps", options[of_training[i]].name);
   return 0;

@@ -20,6 +20,14 @@ static const char *first_of(const Diags *d) { return d->n ? d->items[0].message 
 
 static const char *path_in(Arena *a, const char *dir) { return arena_printf(a, "%s/checkpoint.safetensors", dir); }
 
+bool checkpoint_exists(const char *dir) {
+  Arena *a = arena_new();
+  struct stat st;
+  bool found = stat(path_in(a, dir), &st) == 0;
+  arena_free(a);
+  return found;
+}
+
 /* ---- writing */
 
 ApcStatus checkpoint_can_save(ApcModel *m, const char *file) {

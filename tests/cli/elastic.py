@@ -1,0 +1,184 @@
+#!/usr/bin/env python3
+"""tests/cli/elastic.py APC - training goes on when ranks are lost, leave or come back (--elastic).
+
+Ranks are killed, stopped and asked to leave after steps that the test chooses by what the program has printed, at
+random moments within a step.  Every step must be there once, with the loss of an undisturbed run, and nothing may be
+left of the run.  bench/elastic.py does the same for long."""
+import json
+import os
+import pathlib
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+import numpy as np
+
+APC = str(pathlib.Path(sys.argv[1]).resolve())
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+DATA = ["--data", "x=@x.npy", "--data", "labels=@y.npy"]
+failed = 0
+
+
+def check(what, ok):
+    global failed
+    failed += not ok
+    if not ok:
+        print("FAILED", what)
+
+
+class Run:
+    """A run whose lines are read as they come."""
+
+    def __init__(self, *options, program="./trainer"):
+        line = [program, "--json", *DATA, *options]
+        self.process = subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.steps, self.said, self.changed = [], [], threading.Condition()
+        self.readers = [threading.Thread(target=self.read, args=x)
+                        for x in ((self.process.stdout, self.steps, json.loads), (self.process.stderr, self.said, str))]
+        for reader in self.readers:
+            reader.start()
+
+    def read(self, stream, items, convert):
+        for line in stream:
+            with self.changed:
+                items.append(convert(line))
+                self.changed.notify_all()
+
+    def until(self, done):
+        with self.changed:
+            return self.changed.wait_for(done, timeout=300)
+
+    def ranks(self):
+        """The rank processes: rank -> process id."""
+        found = {}
+        for children in pathlib.Path(f"/proc/{self.process.pid}/task").glob("*/children"):
+            for one in children.read_text().split():
+                try:
+                    words = pathlib.Path(f"/proc/{one}/cmdline").read_bytes().split(b"\0")
+                    found[int(words[words.index(b"--rank") + 1])] = int(one)
+                except (OSError, ValueError):
+                    continue
+        return found
+
+    def text(self):
+        return "".join(self.said)
+
+    def lose(self, after, how, rank):
+        """After that many steps sends a rank a signal, and waits until the run goes on."""
+        check(f"{after} steps", self.until(lambda: len(self.steps) >= after))
+        changes = self.text().count(" after step ")
+        time.sleep(random.random() * 0.02)
+        ranks = self.ranks()
+        while rank not in ranks:  # they are just being started
+            time.sleep(0.005)
+            ranks = self.ranks()
+        os.kill(ranks[rank], how)
+        check(f"it goes on after {how}", self.until(lambda: self.text().count(" after step ") > changes))
+
+    def end(self, code=0):
+        got = self.process.wait(timeout=300)
+        for reader in self.readers:
+            reader.join()
+        check(f"exit {got}, not {code}: {self.text()}", got == code)
+        return [x["loss"] for x in self.steps]
+
+
+def compare(what, run, first=1):
+    """Ends the run, and compares its losses with those of an undisturbed run of as many steps."""
+    run.process.send_signal(signal.SIGINT)
+    got = run.end()
+    last = run.steps[-1]["step"]
+    check(f"{what}: every step once", [x["step"] for x in run.steps] == list(range(first, last + 1)))
+    wanted = Run("--steps", str(last)).end()[first - 1:]
+    check(f"{what}: the losses of an undisturbed run",
+          len(got) == len(wanted) and all(abs(x - y) <= 1e-5 * abs(y) for x, y in zip(got, wanted)))
+
+
+def nothing_left(what):
+    left = []
+    for exe in pathlib.Path("/proc").glob("[0-9]*/exe"):
+        try:
+            left += [exe.parent.name] if os.readlink(exe).startswith(os.getcwd()) else []
+        except OSError:
+            continue
+    check(f"{what}: processes {left}", not left)
+    check(f"{what}: files", not list(pathlib.Path(".").rglob("*.part")))
+
+
+def compiled(name, *options):
+    subprocess.run([APC, str(ROOT / "examples/mlp.apc"), "-q", "-D", "layers=2", "-D", "d=12", "--train", "mse", "--batch",
+                    "12", "--optimizer", "adamw(lr=.01)", *options, "-o", name], check=True)
+
+
+def main():
+    random.seed(os.getpid())
+    r = np.random.default_rng(0)
+    x = r.standard_normal((40, 12)).astype("f4")
+    np.save("x.npy", x), np.save("y.npy", np.tanh(x @ r.standard_normal((12, 12)).astype("f4")))
+    compiled("trainer", "--target", "cpux4", "--world", "4,3,2")
+    endless = ["--steps", "100000000", "--elastic"]
+
+    # Ranks are lost, and come back ten steps later.
+    run = Run(*endless)
+    run.lose(20, signal.SIGKILL, 0)
+    run.lose(100, signal.SIGSTOP, random.randrange(3))
+    run.lose(150, signal.SIGTERM, random.randrange(3))
+    run.until(lambda: run.text().count("4 ranks go on") == 3)
+    compare("three losses", run)
+    said = run.text()
+    check("killed: " + said, "rank 0 was killed by signal 9" in said and "3 ranks go on after step" in said)
+    check("stopped: " + said, " is stopped" in said and "states from memory" in said)
+    check("asked: " + said, "1 rank asked to leave" in said)
+    check("started again: " + said, "1 rank started again; 4 ranks go on" in said)
+    check("size and cost: " + said, "3 ranks lost" in said and "two copies of all states in memory, " in said)
+    nothing_left("three losses")
+
+    # Before there is a copy; then with checkpoints, after one of which ranks come back; then the whole run is killed,
+    # and the same command goes on from the checkpoint.
+    line = [*endless, "--checkpoint", "kept", "--every", "50", "--log", "log.csv"]
+    run = Run(*line)
+    run.lose(0, signal.SIGKILL, 1)
+    check("from the beginning: " + run.text(), "3 ranks go on after step" in run.text())
+    check("back at the checkpoint", run.until(lambda: "1 rank started again; 4 ranks go on after step" in run.text()))
+    back = int(run.text().split("1 rank started again; 4 ranks go on after step ")[1].split(",")[0])
+    check(f"back at step {back}", back % 50 == 0)
+    run.until(lambda: len(run.steps) >= 120)
+    run.process.kill()
+    run.end(-signal.SIGKILL)
+    again = Run(*line)
+    check("it goes on from a checkpoint", again.until(lambda: again.steps))
+    first = again.steps[0]["step"]
+    check(f"from step {first}", first > 100 and first % 50 == 1)
+    again.until(lambda: len(again.steps) >= 20)
+    compare("again", again, first)
+    rows = pathlib.Path("log.csv").read_text().split()[1:]
+    check("the log has every step once", [int(x.split(",")[0]) for x in rows] == list(range(1, again.steps[-1]["step"] + 1)))
+    nothing_left("checkpoints")
+
+    # Ranks that are lost again and again, with no step in between, end the run; so does one that cannot be replaced.
+    compiled("one", "--target", "cpux2", "--world", "2,1")
+    run = Run(*endless, program="./one")
+    while run.process.poll() is None:
+        for one in run.ranks().values():
+            try:
+                os.kill(one, signal.SIGKILL)
+            except OSError:
+                continue
+    run.end(6)
+    check("no step: " + run.text(), "no step was made since the last rank was lost; the run ends" in run.text())
+    nothing_left("no step")
+
+    for code, text, options in ((2, "--profile cannot be combined with --elastic", ["--steps", "2", "--profile"]),
+                                (2, "--elastic needs --steps", [])):
+        p = subprocess.run(["./trainer", "--elastic", *options], capture_output=True, text=True)
+        check(f"{options}: {p.stderr}", p.returncode == code and text in p.stderr)
+    return 1 if failed else 0
+
+
+with tempfile.TemporaryDirectory() as place:
+    os.chdir(place)
+    sys.exit(main())
