@@ -568,7 +568,9 @@ static RtStatus ask(ApcModel *m, RequestKind kind, uint32_t entry, const int64_t
   return status;
 }
 
-int host_leaving(const ApcModel *m) { return m->session ? session_leaving(m->session) : 0; }
+int host_leaving(const ApcModel *m) {
+  return m->launched ? launched_leaving(m->launched) : m->session ? session_leaving(m->session) : 0;
+}
 
 /* Opens the Program for that number of ranks in place of the present one; sizes bound to dimensions stay. */
 static RtStatus reopen(ApcModel *m, int ranks) {

@@ -67,6 +67,7 @@ struct ApcModel {
   int timeout_ms;
   bool hands_on;  /* as in ApcOptions */
   bool elastic;   /* ranks may leave, and are lost soon after they are stopped */
+  bool regroup;   /* the ranks of a launcher meet again: the run goes on in another process */
   bool lost;      /* a request ended because a rank was lost; cleared by its reader */
   int threads;    /* per rank; 0: the session's rule */
   bool submitted; /* a request runs that apc_wait or apc_cancel ends */
@@ -116,9 +117,22 @@ struct ApcLaunch {
   Launched *launched;
   Artifact artifact;
   void (*stuck)(int code, const char *error);
+  const char *elastic; /* as in ApcLaunchOptions, like the next one; NULL if the ranks do not meet again */
+  char *const *argv;
+  bool ended; /* the run ended while this process waited to be taken in */
   int owner;
   RtError error;
 };
+
+enum { LAUNCH_REGROUP = 250 }; /* the code with which rank 0 ends a round so that all ranks meet again */
+
+/* True if the ranks meet again after the end of this round: one was lost, or `code` says so. */
+bool host_launch_meets(const ApcLaunch *l, int code);
+/* Ends the round: tells the others, and frees the ranks but not the launch. */
+void host_launch_leave(ApcLaunch *l, int code);
+/* Meets the others and starts the program again; `leaves`: this rank does not come.  Returns only with an error, or
+ * APC_OK if it left or the run has ended. */
+ApcStatus host_launch_again(ApcLaunch *l, int code, bool leaves);
 
 /* Returns the public status; host_error also records the error. */
 ApcStatus host_status(ApcModel *m, RtStatus status);
@@ -133,7 +147,7 @@ ApcStatus host_load(const char *path, const ApcOptions *options, int ranks, ApcM
 /* Ends the ranks and goes on with the Program for another number of them, which starts with initial states.  Bound
  * inputs, outputs and dimensions stay. */
 ApcStatus host_switch(ApcModel *m, int ranks);
-/* Returns how many ranks have asked to leave since they were started. */
+/* Returns how many ranks have asked to leave since they were started, or at the last request of a launcher's ranks. */
 int host_leaving(const ApcModel *m);
 
 /* Returns the binding of an input; NULL if there is none. */

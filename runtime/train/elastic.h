@@ -7,7 +7,8 @@
  * are started again at the next periodic checkpoint, or BACK_STEPS later without one.  The global batch and the rows of
  * every step are the same for any number of ranks.
  *
- * Not done: other programs that compute with the same copies; ranks of a launcher.
+ * Not done: copies in the memory of other machines; the ranks of a launcher meet again (runtime/launch/regroup.h) and
+ * go on from the checkpoint.
  */
 #ifndef APC_RUNTIME_TRAIN_ELASTIC_H
 #define APC_RUNTIME_TRAIN_ELASTIC_H

@@ -18,6 +18,7 @@
 #include "runtime/train/checkpoint.h"
 #include "runtime/train/dataset.h"
 #include "runtime/train/elastic.h"
+#include "runtime/launch/regroup.h"
 #include "runtime/host/host.h"
 
 void trainer_say(const TrainWatch *w, bool warning, const char *format, ...) {
@@ -30,9 +31,9 @@ void trainer_say(const TrainWatch *w, bool warning, const char *format, ...) {
   w->say(w->context, warning, text);
 }
 
-/* True if this or another rank was asked to stop. */
+/* True if this or another rank was asked to stop, or all were asked to leave. */
 static bool is_asked(const ApcModel *m, const TrainWatch *w) {
-  return (w->asked && w->asked(w->context)) || apc_asked(m);
+  return (w->asked && w->asked(w->context)) || apc_asked(m) || (m->launched && host_leaving(m) == apc_ranks(m));
 }
 
 static double now_us(void) {
@@ -260,6 +261,19 @@ static ApcStatus finish_boundary(Run *r, bool eval, bool checkpoint) {
   return code;
 }
 
+/* For the ranks of a launcher: ends the round if ranks leave, or if others wait at a checkpoint and there is a plan for
+ * so many; then the run goes on in another round from the checkpoint. */
+static ApcStatus change_number(Run *r, bool checkpoint) {
+  uint32_t worlds[ARTIFACT_MOST_WORLDS];
+  const int n = artifact_worlds(&r->m->artifact, worlds), now = apc_ranks(r->m), leaving = host_leaving(r->m);
+  bool fewer = leaving && leaving < now;
+  bool more = checkpoint && regroup_world(worlds, n, now + regroup_waiting(r->t->checkpoint)) > now;
+  if (!fewer && !more) return APC_OK;
+  ApcStatus code = finish_boundary(r, false, true);
+  r->m->regroup = !code;
+  return code;
+}
+
 /* Makes a step, and what is due after it. */
 static ApcStatus step_and_boundary(Run *r) {
   const Training *t = r->t;
@@ -271,6 +285,7 @@ static ApcStatus step_and_boundary(Run *r) {
   bool eval = r->eval && t->evals && r->s.made % t->evals == 0;
   bool checkpoint = t->checkpoint && t->every && r->s.made % t->every == 0;
   code = finish_boundary(r, eval, checkpoint);
+  if (!code && t->elastic && r->m->launched && launched_elastic(r->m->launched)) code = change_number(r, checkpoint);
   return code || !r->elastic ? code : recover(r, elastic_take_back(r->elastic, r->s.made, checkpoint));
 }
 
@@ -281,22 +296,26 @@ static ApcStatus make_steps(Run *r, int64_t before) {
   ApcStatus code = 0;
   r->s.made = before;
   r->written = t->resume ? before : -1, r->evaluated = -1;
-  while (*made < t->steps && !code && !is_asked(r->m, &t->watch)) code = step_and_boundary(r);
+  while (*made < t->steps && !code && !r->m->regroup && !is_asked(r->m, &t->watch)) code = step_and_boundary(r);
+  if (r->m->regroup) return code;
   bool asked = *made < t->steps && is_asked(r->m, &t->watch), nothing = asked && *made == before;
   if (!code && t->checkpoint && !nothing) code = finish_boundary(r, false, true);
   if (!code && asked) trainer_say(&t->watch, false, "asked to stop after step %" PRId64 " of %ld", *made, t->steps);
   return code || !r->eval || asked ? code : finish_boundary(r, true, false);
 }
 
-/* Under a launcher the ranks are the launcher's: it starts the run again. */
+/* The ranks of a launcher meet again by themselves (runtime/launch/regroup.h). */
 static ApcStatus begin_elastic(Run *r) {
   if (!r->t->elastic) return APC_OK;
   if (!r->m->launched) return elastic_open(r->m, r->t, &r->elastic);
   if (!r->t->checkpoint)
     return host_error(r->m, RT_USAGE, "--elastic under a launcher needs --checkpoint DIR, from which the ranks go on");
-  trainer_say(&r->t->watch, false,
-              "elastic: when a rank is lost, all ranks end, and the launcher starts them again; they go on from the "
-              "checkpoint");
+  if (!launched_elastic(r->m->launched)) {
+    trainer_say(&r->t->watch, true, "elastic: ranks over MPI end together when one is lost; start them again to go on");
+    return APC_OK;
+  }
+  trainer_say(&r->t->watch, false, "elastic: round %d, %d ranks; they meet again when their number changes",
+              regroup_round(), apc_ranks(r->m));
   return APC_OK;
 }
 
@@ -325,7 +344,7 @@ ApcStatus trainer_run(ApcModel *m, const Training *t) {
   if (!code && t->resume) code = recover(&run, checkpoint_read(m, t->resume, &made, d, &t->watch));
   if (!code && t->watch.begun) t->watch.begun(t->watch.context, made);
   if (!code) code = make_steps(&run, made);
-  if (!code && t->save) code = save(&run);
+  if (!code && t->save && !m->regroup) code = save(&run);
   elastic_close(run.elastic);
   host_unbind(m, "step");
   dataset_close(m, d);

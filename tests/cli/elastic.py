@@ -1,14 +1,19 @@
 #!/usr/bin/env python3
 """tests/cli/elastic.py APC - training goes on when ranks are lost, leave or come back (--elastic).
 
+First for ranks that the program starts itself, then for those of a launcher, which meet again over TCP.
+
 Ranks are killed, stopped and asked to leave after steps that the test chooses by what the program has printed, at
 random moments within a step.  Every step must be there once, with the loss of an undisturbed run, and nothing may be
 left of the run.  bench/elastic.py does the same for long."""
+import contextlib
+import ctypes
 import json
 import os
 import pathlib
 import random
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -114,6 +119,87 @@ def compiled(name, *options):
                     "12", "--optimizer", "adamw(lr=.01)", *options, "-o", name], check=True)
 
 
+# ---- ranks of a launcher
+
+class Launched:
+    """Four ranks with torchrun's variables; their lines are read as they come."""
+
+    def __init__(self, folder):
+        probe = socket.socket()
+        probe.bind(("127.0.0.1", 0))
+        self.port, self.folder = probe.getsockname()[1], folder
+        probe.close()
+        self.steps, self.said, self.changed, self.readers = [], [], threading.Condition(), []
+        self.processes = [None] * 4
+        for rank in range(4):
+            self.start(rank)
+
+    def start(self, rank):
+        env = dict(os.environ, RANK=str(rank), WORLD_SIZE="4", LOCAL_RANK=str(rank), LOCAL_WORLD_SIZE="4",
+                   MASTER_ADDR="127.0.0.1", MASTER_PORT=str(self.port), OMP_NUM_THREADS="1")
+        line = ["./trainer", "--json", *DATA, "--steps", "100000000", "--elastic", "--checkpoint", self.folder,
+                "--every", "20"]
+        p = self.processes[rank] = subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                                                    env=env)
+        for x in ((p.stdout, self.steps, json.loads), (p.stderr, self.said, str)):
+            self.readers.append(threading.Thread(target=Run.read, args=(self, *x)))
+            self.readers[-1].start()
+
+    def until_ranks(self, numbers, after):
+        """Waits for a round of so many ranks that begins after so many lines were said, and for steps of it."""
+        texts = [f", {n} ranks; they meet" for n in numbers]
+        with self.changed:
+            found = self.changed.wait_for(lambda: any(t in x for x in self.said[after:] for t in texts), 120)
+            check(f"{numbers} ranks: {self.said[after:]}", found)
+            made = len(self.steps)
+            check(f"{numbers} ranks make steps", self.changed.wait_for(lambda: len(self.steps) > made + 25, 120))
+            return len(self.said)
+
+
+def cut_off(pid):
+    """Shuts all connections of a process down, as a network that is closed does."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    process = libc.syscall(434, pid, 0)  # pidfd_open
+    for fd in os.listdir(f"/proc/{pid}/fd"):
+        mine = libc.syscall(438, process, int(fd), 0)  # pidfd_getfd
+        if mine < 0:
+            continue
+        if os.readlink(f"/proc/self/fd/{mine}").startswith("socket:"):
+            with contextlib.suppress(OSError), socket.socket(fileno=os.dup(mine)) as one:
+                one.shutdown(socket.SHUT_RDWR)
+        os.close(mine)
+    os.close(process)
+
+
+def launched():
+    run = Launched("met")
+    said = run.until_ranks([4], 0)
+    run.processes[0].kill()
+    said = run.until_ranks([3], said)
+    cut_off(run.processes[2].pid)  # all processes are there still: one that comes late is taken back later
+    said = run.until_ranks([3], said)
+    run.processes[3].send_signal(signal.SIGSTOP)
+    said = run.until_ranks([2], said)
+    run.processes[3].send_signal(signal.SIGCONT)
+    said = run.until_ranks([3], said)
+    run.processes[0].wait()
+    run.start(0)
+    said = run.until_ranks([4], said)
+    run.processes[1].send_signal(signal.SIGTERM)
+    said = run.until_ranks([3], said)
+    check("the rank that left", run.processes[1].wait(timeout=60) == 0)
+    run.processes[2].send_signal(signal.SIGINT)
+    check("the others end", [run.processes[r].wait(timeout=60) for r in (0, 2, 3)] == [0, 0, 0])
+    for reader in run.readers:
+        reader.join()
+    last = max(x["step"] for x in run.steps)
+    wanted = Run("--steps", str(last)).end()
+    check("every step", {x["step"] for x in run.steps} == set(range(1, last + 1)))
+    check("their losses", all(abs(x["loss"] - wanted[x["step"] - 1]) <= 1e-5 * abs(x["loss"]) for x in run.steps))
+    check(f"files: {os.listdir('met')}", os.listdir("met") == ["checkpoint.safetensors"])
+    nothing_left("a launcher")
+
+
 def main():
     random.seed(os.getpid())
     r = np.random.default_rng(0)
@@ -171,6 +257,8 @@ def main():
     run.end(6)
     check("no step: " + run.text(), "no step was made since the last rank was lost; the run ends" in run.text())
     nothing_left("no step")
+
+    launched()
 
     for code, text, options in ((2, "--profile cannot be combined with --elastic", ["--steps", "2", "--profile"]),
                                 (2, "--elastic needs --steps", [])):
