@@ -220,10 +220,10 @@ int regroup_world(const uint32_t *worlds, int n, int most) {
   return found;
 }
 
-static int count_left(const Comer *c) {
+static int count_left(const char *folder, int round) {
   char path[PATH];
   int n = 0;
-  path_of(c->r->folder, c->round, "", path);
+  path_of(folder, round, "", path);
   DIR *d = opendir(path);
   for (struct dirent *e; d && (e = readdir(d));) n += strncmp(e->d_name, "left.", 5) == 0;
   if (d) closedir(d);
@@ -237,7 +237,7 @@ static Names gather(const Comer *c, bool lost) {
   for (;;) {
     Names names = list_names(c->r->folder, c->round, "member.", c->name);
     int64_t waited = sockets_now() - begun;
-    if (names.n + count_left(c) >= expected || waited >= (lost ? GRACE_MS : MEET_MS)) return names;
+    if (names.n + count_left(c->r->folder, c->round) >= expected || waited >= (lost ? GRACE_MS : MEET_MS)) return names;
     free(names.items);
     nap();
   }
@@ -383,6 +383,7 @@ void regroup_leave(const Regroup *r) {
   snprintf(path, sizeof path, "%s/elastic/%d/left.%s", r->folder, round, name);
   int fd = open(path, O_CREAT | O_WRONLY | O_CLOEXEC | O_NOFOLLOW, 0600);
   if (fd >= 0) close(fd);
+  if (count_left(r->folder, round) >= r->world) regroup_end(r->folder); /* the last of all */
 }
 
 /* Counts the rounds that lost ranks without a new checkpoint in between: a run that makes no progress ends. */

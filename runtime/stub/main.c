@@ -664,7 +664,7 @@ static int launch_options(const Line *line, ApcLaunchOptions *o) {
   if (timeout && !milliseconds(timeout->value, &o->timeout_ms))
     return stub_fail(APC_USAGE, "--timeout %s: expected a time such as 60s or 500ms", timeout->value);
   if (last(line, OPT_steps)) o->asked = stub_asked();
-  if (last(line, OPT_elastic)) o->elastic = text_of(line, OPT_checkpoint);
+  if (last(line, OPT_elastic) && last(line, OPT_steps)) o->elastic = text_of(line, OPT_checkpoint);
   o->argv = arguments;
   o->rank = (int)r;
   o->stuck = end_stuck;
@@ -686,7 +686,10 @@ static int launch(const Line *line) {
   if (code) return code;
   if (o.elastic) mkdir(o.elastic, 0777); /* where ranks meet again; what fails here is said when it is written to */
   ApcStatus status = apc_launch(&o, &ranks);
-  if (ranks && ranks->ended) return fprintf(stderr, "note: elastic: the run has ended\n"), 0;
+  bool ended = ranks && ranks->ended;
+  if (ended) fprintf(stderr, "note: elastic: the run has ended\n");
+  if (ended) apc_launch_close(ranks, 0);
+  if (ended) return 0;
   if (ranks && ranks->elastic) stub_term_leaves(), elastic_ranks = ranks;
   if (*apc_launch_warning(ranks)) fprintf(stderr, "warning: %s\n", apc_launch_warning(ranks));
   bool serves = !status && ranks && apc_launch_rank(ranks) > 0;
@@ -698,9 +701,12 @@ static int launch(const Line *line) {
     if (apc_launch_tells(ranks)) stub_fail(code, "%s", apc_launch_error(ranks));
   }
   code = written(code); /* now, because closing may end the process */
-  bool meets = host_launch_meets(ranks, code);
-  if (meets) return host_launch_leave(ranks, code), meet_again(ranks, code);
-  if (!code && o.elastic && (!ranks || apc_launch_rank(ranks) == 0)) regroup_end(o.elastic);
+  if (host_launch_meets(ranks, code)) {
+    host_launch_leave(ranks, code);
+    code = meet_again(ranks, code);
+  } else if (!code && o.elastic && (!ranks || apc_launch_rank(ranks) == 0)) {
+    regroup_end(o.elastic);
+  }
   apc_launch_close(ranks, code);
   return code;
 }

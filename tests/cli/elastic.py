@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""tests/cli/elastic.py APC - training goes on when ranks are lost, leave or come back (--elastic).
+"""tests/cli/elastic.py APC [TIMES [SEED]] - training goes on when ranks are lost, leave or come back (--elastic).
 
 First for ranks that the program starts itself, then for those of a launcher, which meet again over TCP.
 
 Ranks are killed, stopped and asked to leave after steps that the test chooses by what the program has printed, at
 random moments within a step.  Every step must be there once, with the loss of an undisturbed run, and nothing may be
-left of the run.  bench/elastic.py does the same for long."""
+left of the run.  bench/elastic.py does the same for long; with TIMES, ranks of a launcher are lost so often, in random
+ways, and come back, with a line about each."""
 import contextlib
 import ctypes
 import json
@@ -61,7 +62,11 @@ class Run:
         """The rank processes: rank -> process id."""
         found = {}
         for children in pathlib.Path(f"/proc/{self.process.pid}/task").glob("*/children"):
-            for one in children.read_text().split():
+            try:
+                text = children.read_text()
+            except OSError:  # the thread has ended
+                continue
+            for one in text.split():
                 try:
                     words = pathlib.Path(f"/proc/{one}/cmdline").read_bytes().split(b"\0")
                     found[int(words[words.index(b"--rank") + 1])] = int(one)
@@ -188,8 +193,13 @@ def launched():
     run.processes[1].send_signal(signal.SIGTERM)
     said = run.until_ranks([3], said)
     check("the rank that left", run.processes[1].wait(timeout=60) == 0)
-    run.processes[2].send_signal(signal.SIGINT)
-    check("the others end", [run.processes[r].wait(timeout=60) for r in (0, 2, 3)] == [0, 0, 0])
+    end_launched(run, 2, (0, 2, 3))
+
+
+def end_launched(run, first, ranks):
+    """Ends the run by a signal to one rank, and compares it with an undisturbed one."""
+    run.processes[first].send_signal(signal.SIGINT)
+    check("the others end", [run.processes[r].wait(timeout=60) for r in ranks] == [0] * len(ranks))
     for reader in run.readers:
         reader.join()
     last = max(x["step"] for x in run.steps)
@@ -200,12 +210,48 @@ def launched():
     nothing_left("a launcher")
 
 
+def lose_one(run, how, rank):
+    """Loses one rank of a launcher, or two, until the others go on; then lets it come back.  The seconds of both."""
+    begun, said, pair = time.monotonic(), len(run.said), [rank, (rank + 1) % 4][:1 + (how == "two")]
+    for one in pair:
+        p = run.processes[one]
+        {"killed": p.kill, "two": p.kill, "stopped": lambda p=p: p.send_signal(signal.SIGSTOP),
+         "asked": lambda p=p: p.send_signal(signal.SIGTERM), "cut off": lambda p=p: cut_off(p.pid)}[how]()
+    with run.changed:
+        on = run.changed.wait_for(lambda: any(" ranks; they meet" in x for x in run.said[said:]), 60)
+    on_s = time.monotonic() - begun
+    for one in pair:
+        if how == "stopped":
+            run.processes[one].send_signal(signal.SIGCONT)
+        elif how != "cut off":
+            run.processes[one].wait(timeout=60)
+            run.start(one)
+    with run.changed:
+        back = run.changed.wait_for(lambda: any(" 4 ranks; they meet" in x for x in run.said[said:]), 60)
+    check(f"{how}: {run.said[said:]}", on and back)
+    return on_s, time.monotonic() - begun
+
+
+def often(times):
+    run = Launched("met")
+    run.until_ranks([4], 0)
+    for number in range(times):
+        time.sleep(random.random() * 0.3)
+        how, rank = random.choice(["killed", "stopped", "cut off", "asked", "two"]), random.randrange(4)
+        on, back = lose_one(run, how, rank)
+        print(f"{number}: rank {rank} {how}: the others go on after {on:.2f} s, four again after {back:.2f} s", flush=True)
+    end_launched(run, 0, (0, 1, 2, 3))
+    return 1 if failed else 0
+
+
 def main():
-    random.seed(os.getpid())
+    random.seed(int(sys.argv[3]) if len(sys.argv) > 3 else os.getpid())
     r = np.random.default_rng(0)
     x = r.standard_normal((40, 12)).astype("f4")
     np.save("x.npy", x), np.save("y.npy", np.tanh(x @ r.standard_normal((12, 12)).astype("f4")))
     compiled("trainer", "--target", "cpux4", "--world", "4,3,2")
+    if len(sys.argv) > 2:
+        return often(int(sys.argv[2]))
     endless = ["--steps", "100000000", "--elastic"]
 
     # Ranks are lost, and come back ten steps later.
