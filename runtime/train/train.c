@@ -261,13 +261,18 @@ static ApcStatus finish_boundary(Run *r, bool eval, bool checkpoint) {
   return code;
 }
 
+/* True if processes wait, and there is a plan for more ranks. */
+static bool has_place(const Run *r, int now) {
+  uint32_t worlds[ARTIFACT_MOST_WORLDS];
+  const int waiting = regroup_waiting(r->t->checkpoint);
+  return waiting && regroup_world(worlds, artifact_worlds(&r->m->artifact, worlds), now + waiting) > now;
+}
+
 /* For the ranks of a launcher: ends the round if ranks leave, or if others wait at a checkpoint and there is a plan for
  * so many; then the run goes on in another round from the checkpoint. */
 static ApcStatus change_number(Run *r, bool checkpoint) {
-  uint32_t worlds[ARTIFACT_MOST_WORLDS];
-  const int n = artifact_worlds(&r->m->artifact, worlds), now = apc_ranks(r->m), leaving = host_leaving(r->m);
-  bool fewer = leaving && leaving < now;
-  bool more = checkpoint && regroup_world(worlds, n, now + regroup_waiting(r->t->checkpoint)) > now;
+  const int now = apc_ranks(r->m), leaving = host_leaving(r->m);
+  const bool fewer = leaving && leaving < now, more = checkpoint && has_place(r, now);
   if (!fewer && !more) return APC_OK;
   ApcStatus code = finish_boundary(r, false, true);
   r->m->regroup = !code;
