@@ -94,33 +94,48 @@ static bool add_file(const Job *j, FileWriter *w, const Embedded *e, uint64_t ba
 
 /* The image that follows the runtime in the file. */
 typedef struct Image {
+  const ArtifactSpec *spec;
   const ProgramResult *result;
-  Program p;
-  const void *tables;
+  Program p; /* of `tables`; closed if that is NULL */
+  void *tables;
   size_t table_bytes;
-  const KernelImages *kernels; /* of the Program's images, in their order */
+  KernelImages kernels; /* of the Program's images, in their order */
 } Image;
 
+/* True if the embedded range is this Program's own, not one of the next Program. */
+static bool is_own(const Program *p, uint32_t blob) {
+  return !p->header->next || p->blobs[blob].offset < p->header->next;
+}
+
+/* Adds the image up to the next Program. */
 static bool add_image(const Job *j, FileWriter *w, const Image *image, uint64_t base) {
   const Program *p = &image->p;
   bool ok = file_writer_add(w, image->tables, image->table_bytes);
   for (size_t i = 0; ok && i < image->result->embedded.n; i++) {
     const Embedded *e = &image->result->embedded.items[i];
     uint64_t at = base + p->blobs[e->blob].offset;
-    ok = pad_to(w, at) && add_file(j, w, e, at);
+    if (is_own(p, e->blob)) ok = pad_to(w, at) && add_file(j, w, e, at);
   }
   for (uint32_t i = 0; ok && i < p->n_images; i++)
-    ok = pad_to(w, base + p->blobs[p->images[i].blob].offset) &&
-         file_writer_add(w, image->kernels->items[i].data, image->kernels->items[i].bytes);
-  ok = ok && pad_to(w, base + p->header->image_bytes);
-  ArtifactTrailer trailer = {base, p->header->image_bytes, p->header->table_hash, ARTIFACT_MAGIC};
+    if (is_own(p, p->images[i].blob))
+      ok = pad_to(w, base + p->blobs[p->images[i].blob].offset) &&
+           file_writer_add(w, image->kernels.items[i].data, image->kernels.items[i].bytes);
+  return ok && pad_to(w, base + (p->header->next ? p->header->next : p->header->image_bytes));
+}
+
+static bool add_images(const Job *j, FileWriter *w, const Image *images, int n, uint64_t base) {
+  const ProgramHeader *h = images[0].p.header;
+  uint64_t at = base;
+  bool ok = true;
+  for (int i = 0; ok && i < n; at += images[i++].p.header->next) ok = add_image(j, w, &images[i], at);
+  ArtifactTrailer trailer = {base, h->image_bytes, h->table_hash, ARTIFACT_MAGIC};
   return ok && file_writer_add(w, &trailer, sizeof trailer);
 }
 
-static bool write_behind(const Job *j, const Image *image, const FileMap *stub, uint64_t *bytes) {
+static bool write_behind(const Job *j, const Image *images, int n, const FileMap *stub, uint64_t *bytes) {
   FileWriter *w = file_writer_open(j->diags, j->spec->out, 0777);
   uint64_t base = (stub->size + ARTIFACT_ALIGN - 1) / ARTIFACT_ALIGN * ARTIFACT_ALIGN;
-  bool ok = w && file_writer_add(w, stub->data, stub->size) && pad_to(w, base) && add_image(j, w, image, base);
+  bool ok = w && file_writer_add(w, stub->data, stub->size) && pad_to(w, base) && add_images(j, w, images, n, base);
   if (ok) *bytes = file_writer_offset(w);
   if (ok) return file_writer_finish(w);
   if (w) file_writer_abandon(w);
@@ -132,22 +147,19 @@ static KernelCompile compile_of(const Job *j) {
       j->arena, j->diags, j->spec->cc, j->dir, &j->folder, j->spec->arch, j->spec->save_temps ? NULL : j->spec->cache};
 }
 
-/* Checks the images.  Programs without kernels have none. */
-static bool check_images(const Job *j, const KernelImages *kernels, const Program *p, const FileMap *stub) {
+/* Checks the kernels' images of a Program.  Programs without kernels have none. */
+static bool check_images(const Job *j, const Image *image, const FileMap *stub) {
   const KernelTarget *target = kernel_target(j->spec->legal->source.device);
   KernelCompile how = compile_of(j);
-  return !kernels->n || !target->check || target->check(&how, kernels, p, stub);
+  return !image->kernels.n || !target->check || target->check(&how, &image->kernels, &image->p, stub);
 }
 
-static bool write_file(const Job *j, const ProgramResult *r, const KernelImages *kernels, const void *tables,
-                       size_t table_bytes, uint64_t *bytes) {
+static bool write_file(const Job *j, const Image *images, int n, uint64_t *bytes) {
   FileMap stub;
-  Image image = {.result = r, .tables = tables, .table_bytes = table_bytes, .kernels = kernels};
-  RtError error = {0};
-  if (!open_stub(j->diags, j->spec->stub, &stub)) return false;
-  if (program_open(tables, table_bytes, &image.p, &error) != RT_OK) program_refused("the Program just built", &error);
-  bool ok = check_images(j, kernels, &image.p, &stub) && write_behind(j, &image, &stub, bytes);
-  program_close(&image.p);
+  bool ok = open_stub(j->diags, j->spec->stub, &stub);
+  if (!ok) return false;
+  for (int i = 0; ok && i < n; i++) ok = check_images(j, &images[i], &stub);
+  ok = ok && write_behind(j, images, n, &stub, bytes);
   file_unmap(&stub);
   return ok;
 }
@@ -155,8 +167,8 @@ static bool write_file(const Job *j, const ProgramResult *r, const KernelImages 
 /* ---- entry */
 
 /* Finishes the Program with its images; NULL: without, for a Program that is not compiled. */
-static void close_program(const ArtifactSpec *s, const ProgramResult *r, const KernelImages *kernels, void **tables,
-                          size_t *bytes, Program *p) {
+static void close_program(const ArtifactSpec *s, const ProgramResult *r, const KernelImages *kernels,
+                          const Program *after, void **tables, size_t *bytes, Program *p) {
   RtError error = {0};
   ProgramFacts facts = {.name = s->name,
                         .target = s->target,
@@ -171,7 +183,7 @@ static void close_program(const ArtifactSpec *s, const ProgramResult *r, const K
     const KernelImage *k = &kernels->items[i];
     program_embed_image(r->b, k->kind, k->arch, k->bytes, program_blob_hash(k->data, k->bytes));
   }
-  if (program_builder_finish(r->b, &facts, tables, bytes, &error) != RT_OK ||
+  if (program_builder_finish_before(r->b, &facts, after, tables, bytes, &error) != RT_OK ||
       program_open(*tables, *bytes, p, &error) != RT_OK)
     program_refused("the Program just built", &error);
 }
@@ -195,33 +207,55 @@ static bool compile(Job *j, const ProgramResult *r, KernelImages *out, ArtifactR
   return ok;
 }
 
-static bool compile_and_write(Job *j, const ProgramResult *r, ArtifactReport *report) {
-  KernelImages kernels = {0};
-  if (!compile(j, r, &kernels, report)) return false;
-  void *tables = NULL;
-  size_t bytes = 0;
-  Program p;
-  close_program(j->spec, r, &kernels, &tables, &bytes, &p);
-  check_program(r, &p);
-  program_close(&p);
-  bool ok = !j->spec->out || write_file(j, r, &kernels, tables, bytes, &report->bytes);
-  free(tables);
-  kernel_images_free(&kernels);
+/* Compiles one of the Programs and makes its tables. */
+static bool make_image(Diags *diags, ArtifactPart *part, const Program *after, Image *out) {
+  Job j = {.arena = part->spec.legal->source.m->arena, .spec = &part->spec, .diags = diags};
+  *out = (Image){.spec = &part->spec, .result = part->program};
+  bool ok = open_directory(&j) && compile(&j, part->program, &out->kernels, &part->report);
+  if (ok) {
+    close_program(&part->spec, part->program, &out->kernels, after, &out->tables, &out->table_bytes, &out->p);
+    check_program(part->program, &out->p);
+  }
+  temporary_close(&j.folder);
+  return ok;
+}
+
+static void free_image(Image *image) {
+  if (image->tables) program_close(&image->p);
+  free(image->tables);
+  kernel_images_free(&image->kernels);
+}
+
+/* Makes the images from the last to the first, as each refers to the next. */
+static bool make_and_write(Job *j, ArtifactPart *parts, int n) {
+  Image *images = ARENA_ARRAY(j->arena, Image, n);
+  bool ok = true;
+  for (int i = n - 1; ok && i >= 0; i--)
+    ok = make_image(j->diags, &parts[i], i + 1 < n ? &images[i + 1].p : NULL, &images[i]);
+  ok = ok && (!j->spec->out || write_file(j, images, n, &parts[0].report.bytes));
+  for (int i = 0; i < n; i++) free_image(&images[i]);
+  return ok;
+}
+
+bool codegen_write_all(ArtifactPart *parts, int n, Diags *diags) {
+  Job j = {.arena = parts[0].spec.legal->source.m->arena, .spec = &parts[0].spec, .diags = diags};
+  for (int i = 0; i < n; i++) parts[i].report = (ArtifactReport){0};
+  bool ok = open_directory(&j) && make_and_write(&j, parts, n);
+  temporary_close(&j.folder);
   return ok;
 }
 
 bool codegen_write(const ArtifactSpec *spec, const ProgramResult *program, ArtifactReport *report, Diags *diags) {
-  Job j = {.arena = spec->legal->source.m->arena, .spec = spec, .diags = diags};
-  *report = (ArtifactReport){0};
-  bool ok = open_directory(&j) && compile_and_write(&j, program, report);
-  temporary_close(&j.folder);
+  ArtifactPart part = {.spec = *spec, .program = program};
+  bool ok = codegen_write_all(&part, 1, diags);
+  *report = part.report;
   return ok;
 }
 
 bool codegen_program_open(const ArtifactSpec *spec, bool check, ArtifactProgram *out, Diags *diags) {
   size_t bytes;
   if (!codegen_program_of(spec->legal, &out->result, diags)) return false;
-  close_program(spec, &out->result, NULL, &out->tables, &bytes, &out->p);
+  close_program(spec, &out->result, NULL, NULL, &out->tables, &bytes, &out->p);
   if (check) check_program(&out->result, &out->p);
   return true;
 }

@@ -29,6 +29,16 @@ typedef struct ArtifactReport {
  * the caller chooses exit code 5), the compiler failed, or a file cannot be read or written. */
 bool codegen_write(const ArtifactSpec *spec, const ProgramResult *program, ArtifactReport *report, Diags *diags);
 
+/* A Program of an artifact for several numbers of ranks, with its report. */
+typedef struct ArtifactPart {
+  ArtifactSpec spec; /* `out` and `stub` are those of the first part */
+  const ProgramResult *program;
+  ArtifactReport report;
+} ArtifactPart;
+
+/* The same for n Programs, which become one artifact: what they share is in it once. */
+bool codegen_write_all(ArtifactPart *parts, int n, Diags *diags);
+
 /* True if the prebuilt runtime exists and is complete; false after DIAG_tool_missing. */
 bool codegen_stub_check(const char *path, Diags *diags);
 

@@ -267,6 +267,29 @@ bool driver_write(Build *b, const DeviceTraits *device, const char *out) {
   return codegen_stub_check(b->options.stub, o->diags) && driver_run(b, DRIVER_artifact);
 }
 
+/* Runs the stages of one of several Programs up to the Program itself. */
+static bool make_part(Build *b, const char *out, ArtifactPart *part) {
+  const DeviceTraits *device = b->options.target->device;
+  if (!driver_can_compile(b, device)) return false;
+  b->options.out = out;
+  driver_make_for(b, device);
+  driver_go_back(b, DRIVER_program);
+  if (!driver_run(b, DRIVER_program)) return false;
+  *part = (ArtifactPart){.spec = driver_artifact_spec(b), .program = &b->program};
+  return true;
+}
+
+bool driver_write_all(Build *builds, int n, const char *out) {
+  const ModelOptions *o = &builds[0].options.model;
+  ArtifactPart *parts = ARENA_ARRAY(o->arena, ArtifactPart, n);
+  bool ok = codegen_stub_check(builds[0].options.stub, o->diags);
+  for (int i = 0; ok && i < n; i++) ok = make_part(&builds[i], out, &parts[i]);
+  if (ok) driver_watch_stage(&o->watch, o->arena, "Compiling", "%s", out);
+  ok = ok && codegen_write_all(parts, n, o->diags);
+  for (int i = 0; ok && i < n; i++) builds[i].report = parts[i].report;
+  return ok;
+}
+
 void driver_free(Build *b) {
   free_program(b);
   model_free(&b->model);

@@ -114,6 +114,10 @@ bool driver_can_compile(const Build *b, const DeviceTraits *device);
  * diagnostics. */
 bool driver_write(Build *b, const DeviceTraits *device, const char *out);
 
+/* As driver_write, for builds of one model for different numbers of ranks: one artifact with all their Programs, whose
+ * common weights are in it once. */
+bool driver_write_all(Build *builds, int n, const char *out);
+
 /* Lowers one more entry of a lowered build: a level-1 function that reads no prepared weights.  False after
  * diagnostics. */
 bool driver_lower_also(Build *b, Func *l1);

@@ -7,6 +7,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -53,7 +54,8 @@ static RtStatus open_program(Artifact *a, const ArtifactTrailer *t, const char *
   RtStatus status = program_open(a->image, a->bytes, &a->program, &inner);
   if (status) return rt_error(error, status, "%s: %s", name, inner.text);
   const ProgramHeader *h = a->program.header;
-  if (h->table_hash != t->hash || h->image_bytes > a->bytes)
+  bool first = t->offset == a->first; /* later ones have no other checksum than their own */
+  if ((first && h->table_hash != t->hash) || h->image_bytes > a->bytes)
     return rt_error(error, RT_BAD_INPUT, "%s: the compiled model in it is damaged", name);
   return RT_OK;
 }
@@ -81,7 +83,75 @@ static RtStatus read_tables(const ArtifactTrailer *t, const char *name, Artifact
   return read_at(out->fd, t->offset, tables, n) ? RT_OK : rt_error_errno(error, RT_BAD_INPUT, "%s", name);
 }
 
-static RtStatus open_either(const char *path, const char *name, bool tables_only, Artifact *out, RtError *error) {
+/* Opens the Program at the trailer's place.  */
+static RtStatus open_at(const ArtifactTrailer *t, const char *name, bool tables_only, Artifact *out, RtError *error) {
+  out->bytes = t->bytes;
+  out->offset = t->offset;
+  RtStatus status = tables_only ? read_tables(t, name, out, error) : map_image(t, name, out, error);
+  return status ? status : open_program(out, t, name, error);
+}
+
+/* Frees the Program, but keeps the file. */
+static void close_image(Artifact *a) {
+  program_close(&a->program);
+  if (a->image && a->tables_only) {
+    free((void *)(uintptr_t)a->image);
+  } else if (a->image) {
+    lost_pages_forget(a->image);
+    munmap((void *)(uintptr_t)a->image, a->bytes);
+  }
+  a->image = NULL;
+  a->tables_only = false;
+}
+
+/* Moves to the Program after the open one; false if there is none. */
+static bool step(const Artifact *a, ArtifactTrailer *t) {
+  uint64_t next = a->program.header->next;
+  if (!next || next >= t->bytes) return false;
+  t->offset += next;
+  t->bytes -= next;
+  return true;
+}
+
+int artifact_worlds(const Artifact *a, uint32_t worlds[]) {
+  ArtifactTrailer t = {.offset = a->first, .bytes = a->offset + a->bytes - a->first};
+  Artifact one = {.fd = a->fd};
+  int n = 0;
+  for (bool more = true; more && n < ARTIFACT_MOST_WORLDS;) {
+    RtError unread = {0};
+    if (open_at(&t, "the program", true, &one, &unread)) more = false;
+    else worlds[n++] = one.program.ranks, more = step(&one, &t);
+    close_image(&one);
+  }
+  return n;
+}
+
+static RtStatus no_such_world(const Artifact *a, const char *name, int ranks, RtError *error) {
+  uint32_t worlds[ARTIFACT_MOST_WORLDS];
+  char text[300] = "";
+  int n = artifact_worlds(a, worlds);
+  size_t used = 0;
+  for (int i = 0; i < n && used < sizeof text; i++)
+    used += (size_t)snprintf(text + used, sizeof text - used, "%s%u", i ? i + 1 < n ? ", " : " and " : "", worlds[i]);
+  return rt_error(error, RT_USAGE, "%s was compiled for %s rank%s, not for %d; compile it with another --target%s",
+                  name, text, n == 1 && worlds[0] == 1 ? "" : "s", ranks, n > 1 ? " or --world" : "");
+}
+
+/* Goes on to the Program for that number of ranks. */
+static RtStatus find_ranks(ArtifactTrailer *t, const char *name, int ranks, bool tables_only, Artifact *out,
+                           RtError *error) {
+  for (int i = 0; out->program.ranks != (uint32_t)ranks; i++) {
+    if (i == ARTIFACT_MOST_WORLDS || !step(out, t)) return no_such_world(out, name, ranks, error);
+    close_image(out);
+    RtStatus status = open_at(t, name, tables_only, out, error);
+    if (status) return status;
+  }
+  return RT_OK;
+}
+
+/* `ranks`: of the Program; 0: the first one. */
+static RtStatus open_either(const char *path, const char *name, int ranks, bool tables_only, Artifact *out,
+                            RtError *error) {
   struct stat st;
   ArtifactTrailer t;
   *out = (Artifact){0};
@@ -92,32 +162,32 @@ static RtStatus open_either(const char *path, const char *name, bool tables_only
   out->stamp = file_stamp(&st);
   RtStatus status = find_image(out->fd, name, &t, error);
   if (status) return status;
-  out->bytes = t.bytes;
-  out->offset = t.offset;
-  status = tables_only ? read_tables(&t, name, out, error) : map_image(&t, name, out, error);
-  return status ? status : open_program(out, &t, name, error);
+  out->first = t.offset;
+  status = open_at(&t, name, tables_only, out, error);
+  return status || !ranks ? status : find_ranks(&t, name, ranks, tables_only, out, error);
 }
 
 RtStatus artifact_open(const char *path, const char *name, Artifact *out, RtError *error) {
-  RtStatus status = open_either(path, name, false, out, error);
+  RtStatus status = open_either(path, name, 0, false, out, error);
   if (status) artifact_close(out);
   return status;
 }
 
 RtStatus artifact_open_tables(const char *path, const char *name, Artifact *out, RtError *error) {
-  RtStatus status = open_either(path, name, true, out, error);
+  RtStatus status = open_either(path, name, 0, true, out, error);
+  if (status) artifact_close(out);
+  return status;
+}
+
+RtStatus artifact_open_for(const char *path, const char *name, int ranks, bool tables_only, Artifact *out,
+                           RtError *error) {
+  RtStatus status = open_either(path, name, ranks, tables_only, out, error);
   if (status) artifact_close(out);
   return status;
 }
 
 void artifact_close(Artifact *a) {
-  program_close(&a->program);
-  if (a->image && a->tables_only) {
-    free((void *)(uintptr_t)a->image);
-  } else if (a->image) {
-    lost_pages_forget(a->image);
-    munmap((void *)(uintptr_t)a->image, a->bytes);
-  }
+  close_image(a);
   if (a->fd > 0) close(a->fd);
   *a = (Artifact){0};
 }

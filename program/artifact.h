@@ -2,6 +2,10 @@
  *
  *   stub | zeros to ARTIFACT_ALIGN | image (header.image_bytes) | ArtifactTrailer (the last bytes of the file)
  *
+ * An artifact for several numbers of ranks (--world) has a Program for each, in the order of the command line.  Each
+ * image has its own tables and kernels and reaches to the end of the last one, which has what they share, above all the
+ * weights.  So every image is complete in itself, and header.next leads to the next one.
+ *
  * The image is mapped and used in place, or only its tables are read (by a library, see base/lost_pages.h).  `strip`
  * would remove the trailer; opening then reports an error.  The file stays open, so that later reads, and ranks started
  * later, use the file that was opened.
@@ -15,10 +19,10 @@
 
 #define ARTIFACT_MAGIC 0x3154434146545241ull /* "ARTFACT1" */
 
-enum { ARTIFACT_ALIGN = 65536 };
+enum { ARTIFACT_ALIGN = 65536, ARTIFACT_MOST_WORLDS = 64 };
 
 typedef struct ArtifactTrailer {
-  uint64_t offset; /* of the image in the file; a multiple of ARTIFACT_ALIGN */
+  uint64_t offset; /* of the first image in the file; a multiple of ARTIFACT_ALIGN */
   uint64_t bytes;  /* of the image */
   uint64_t hash;   /* ProgramHeader.table_hash */
   uint64_t magic;
@@ -40,6 +44,7 @@ typedef struct Artifact {
   bool tables_only;           /* `image` is a copy of the tables, without the embedded ranges */
   int fd;                     /* of the file, above the standard ones; negative if none */
   uint64_t offset;            /* of the image in it */
+  uint64_t first;             /* offset of the first image; equal to `offset` for the first Program */
   FileStamp stamp;
   Program program;
 } Artifact;
@@ -49,7 +54,14 @@ typedef struct Artifact {
  * messages call the file `name`. */
 RtStatus artifact_open(const char *path, const char *name, Artifact *out, RtError *error);
 RtStatus artifact_open_tables(const char *path, const char *name, Artifact *out, RtError *error);
+/* The same for the Program for that number of ranks; RT_USAGE if there is none, with the numbers that there are. */
+RtStatus artifact_open_for(const char *path, const char *name, int ranks, bool tables_only, Artifact *out,
+                           RtError *error);
 void artifact_close(Artifact *a); /* a zeroed one is allowed */
+
+/* Gives the numbers of ranks of all Programs of the artifact, in their order; returns how many there are, at most
+ * ARTIFACT_MOST_WORLDS.  0 if the file can no longer be read. */
+int artifact_worlds(const Artifact *a, uint32_t worlds[]);
 
 /* Computes the hash of ProgramBlob.hash, of a file or of an embedded blob.  Reads, never maps.  False with errno set.
  * `beats` (NULL is allowed) grows with the bytes read. */

@@ -6,6 +6,7 @@
 
 #include "base/die.h"
 #include "base/hash.h"
+#include "program/artifact.h"
 
 typedef struct Bytes {
   unsigned char *data;
@@ -192,21 +193,43 @@ static uint64_t lay_out(const ProgramBuilder *b, ProgramHeader *h) {
   return at;
 }
 
-static uint64_t place_blobs(ProgramBuilder *b, uint64_t at) {
-  uint64_t end = at;
-  at = page_up(at);
+/* Returns the equal embedded range of the next Program; NULL if it has none. */
+static const ProgramBlob *shared_blob(const Program *after, const ProgramBlob *blob) {
+  for (uint32_t i = 0; after && blob->hash && i < after->n_blobs; i++) {
+    const ProgramBlob *x = &after->blobs[i];
+    if (!*program_text(after, x->path) && x->hash == blob->hash && x->bytes == blob->bytes) return x;
+  }
+  return NULL;
+}
+
+/* Gives embedded ranges their offsets: first those of this Program alone, then those of the next one. */
+static void place_blobs(ProgramBuilder *b, const Program *after, ProgramHeader *h) {
+  uint64_t end = h->table_bytes, at = page_up(end);
   for (uint32_t i = 0; i < program_count_blobs(b); i++) {
     ProgramBlob *blob = program_at_blobs(b, i);
-    if (blob->path) continue;
+    if (blob->path || shared_blob(after, blob)) continue;
     blob->offset = at;
     end = at + blob->bytes;
     at = page_up(end);
   }
-  return end;
+  h->image_bytes = end;
+  if (!after) return;
+  h->next = (end + ARTIFACT_ALIGN - 1) / ARTIFACT_ALIGN * ARTIFACT_ALIGN;
+  h->image_bytes = h->next + after->header->image_bytes;
+  for (uint32_t i = 0; i < program_count_blobs(b); i++) {
+    ProgramBlob *blob = program_at_blobs(b, i);
+    const ProgramBlob *shared = blob->path ? NULL : shared_blob(after, blob);
+    if (shared) blob->offset = h->next + shared->offset;
+  }
 }
 
 RtStatus program_builder_finish(ProgramBuilder *b, const ProgramFacts *facts, void **tables, size_t *bytes,
                                 RtError *error) {
+  return program_builder_finish_before(b, facts, NULL, tables, bytes, error);
+}
+
+RtStatus program_builder_finish_before(ProgramBuilder *b, const ProgramFacts *facts, const Program *after,
+                                       void **tables, size_t *bytes, RtError *error) {
   ProgramHeader h = {.magic = PROGRAM_MAGIC, .version = PROGRAM_VERSION, .header_bytes = sizeof h};
   h.name = program_string(b, facts->name);
   h.target = program_string(b, facts->target);
@@ -218,7 +241,7 @@ RtStatus program_builder_finish(ProgramBuilder *b, const ProgramFacts *facts, vo
   h.peak = facts->peak;
   h.peak_of = program_string(b, facts->peak_of ? facts->peak_of : "");
   h.table_bytes = lay_out(b, &h);
-  h.image_bytes = place_blobs(b, h.table_bytes);
+  place_blobs(b, after, &h);
   unsigned char *image = must_have(calloc(1, h.table_bytes), "building a program");
   for (int i = 0; i < PS_COUNT; i++)
     if (b->sections[i].n) memcpy(image + h.sections[i].offset, b->sections[i].data, b->sections[i].n);

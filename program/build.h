@@ -43,8 +43,8 @@ uint32_t program_coordinate(ProgramBuilder *b, uint32_t axis);
 uint32_t program_expr(ProgramBuilder *b, ProgramExprKind kind, uint32_t x, uint32_t y);
 
 /* Adds an embedded range of `bytes` bytes; returns its blob.  program_embed copies nothing: the writer of the artifact
- * puts the bytes at the blob's offset once program_builder_finish has assigned it (offsets ascend in the order of
- * embedding). */
+ * puts the bytes at the blob's offset once program_builder_finish has assigned it (offsets below header.next, if there
+ * is a next Program, ascend in the order of embedding; the others are ranges of that Program). */
 uint32_t program_embed(ProgramBuilder *b, uint64_t bytes, uint64_t hash);
 
 /* Adds an image of `bytes` embedded bytes; returns its index. */
@@ -66,6 +66,11 @@ typedef struct ProgramFacts {
  * Program, RT_FAILED if memory for checking them is missing. */
 RtStatus program_builder_finish(ProgramBuilder *b, const ProgramFacts *facts, void **tables, size_t *bytes,
                                 RtError *error);
+
+/* The same for a Program that another one follows in the artifact (NULL: none): embedded ranges that `after` has as
+ * well, by hash and size, are not embedded again. */
+RtStatus program_builder_finish_before(ProgramBuilder *b, const ProgramFacts *facts, const Program *after,
+                                       void **tables, size_t *bytes, RtError *error);
 
 /* Ends the process because the compiler refuses a Program it has just built: out of memory, or an internal error. */
 _Noreturn void program_refused(const char *what, const RtError *error);

@@ -10,6 +10,7 @@
 
 #include "base/hash.h"
 #include "base/tensor.h"
+#include "program/artifact.h"
 #include "program/check.h"
 #include "program/image.h"
 
@@ -37,6 +38,8 @@ static bool check_header(Check *c, const void *image, size_t bytes) {
   if (h->header_bytes != sizeof *h) return damaged(c, "its header has another size");
   if (h->table_bytes < sizeof *h || h->table_bytes > bytes || h->image_bytes < h->table_bytes)
     return damaged(c, "its size is wrong (was the file cut off?)");
+  if (h->next && (h->next % ARTIFACT_ALIGN || h->next < h->table_bytes || h->next >= h->image_bytes))
+    return damaged(c, "the next program lies outside the file");
   size_t begin = offsetof(ProgramHeader, table_bytes);
   if (hash64((const char *)image + begin, h->table_bytes - begin, 0) != h->table_hash)
     return damaged(c, "its content does not match its checksum");

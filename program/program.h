@@ -79,7 +79,7 @@
 #define PROGRAM_NONE UINT32_MAX
 
 enum {
-  PROGRAM_VERSION = 17,
+  PROGRAM_VERSION = 18,
   PROGRAM_PAGE = 4096,  /* alignment of embedded ranges in the image */
   PROGRAM_ALIGN = 64,   /* alignment of buffers and of their slots */
   PROGRAM_MAX_RANK = 8, /* dimensions of a tensor */
@@ -364,7 +364,7 @@ typedef struct ProgramHeader {
   uint32_t version, header_bytes;
   uint64_t table_hash;  /* hash64 of the bytes from `table_bytes` to the end of the tables, seed 0 */
   uint64_t table_bytes; /* header and sections; embedded ranges follow */
-  uint64_t image_bytes; /* header, sections and embedded ranges */
+  uint64_t image_bytes; /* header, sections, embedded ranges, and all later Programs */
   uint32_t name;        /* text: the model */
   uint32_t target;      /* text: the target it was compiled for, "cpux2" */
   uint32_t producer;    /* text: "apc 0.1.0" */
@@ -374,6 +374,7 @@ typedef struct ProgramHeader {
   double peak;          /* FLOP/s of all ranks for the type that the model computes in; 0: unknown */
   uint32_t peak_of;     /* text: the type and the source of the peak, for people */
   uint32_t planned;     /* text: the target's devices, for which times are predicted: "cpu", "gpu sm_80" */
+  uint64_t next;        /* offset of the Program for another number of ranks (program/artifact.h); 0: there is none */
   ProgramSection sections[PS_COUNT];
 } ProgramHeader;
 

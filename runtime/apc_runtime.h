@@ -400,6 +400,8 @@ typedef struct ApcLaunchOptions {
   int timeout_ms;
   const volatile sig_atomic_t *asked; /* for apc_asked: a signal handler of this process sets it; NULL if there is
                                        * none */
+  const char *elastic;                /* folder of checkpoints in which the ranks of an elastic run meet again; NULL */
+  char *const *argv;                  /* the command line with which each of them starts again */
   int insecure;                       /* 1: ranks without a secret (APC_SECRET_FILE) may meet over a network */
   /* Called in a thread of its own if another rank failed and this process did not end within a second; does not
    * return. */

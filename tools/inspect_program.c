@@ -24,7 +24,16 @@ static json_t *images_json(const Program *p) {
   return list;
 }
 
-static json_t *program_json(const Program *p, const char *path) {
+static json_t *worlds_json(const Artifact *a) {
+  uint32_t worlds[ARTIFACT_MOST_WORLDS];
+  json_t *list = json_array();
+  int n = artifact_worlds(a, worlds);
+  for (int i = 0; i < n; i++) json_array_append_new(list, json_integer(worlds[i]));
+  return list;
+}
+
+static json_t *program_json(const Artifact *a, const char *path) {
+  const Program *p = &a->program;
   json_t *entries = json_array(), *mesh = json_array();
   for (uint32_t i = 0; i < p->n_axes; i++)
     json_array_append_new(mesh, json_pack("{s:o, s:i, s:b}", "axis", json_text(program_text(p, p->axes[i].name)),
@@ -38,11 +47,11 @@ static json_t *program_json(const Program *p, const char *path) {
     json_array_append_new(entries, json_pack("{s:o, s:o, s:o}", "name", json_text(program_text(p, e->name)), "inputs",
                                              inputs, "outputs", outputs));
   }
-  return json_pack("{s:s, s:o, s:s, s:o, s:o, s:o, s:i, s:i, s:o, s:o, s:o, s:I}", "schema", "apc.inspect/1", "file",
-                   json_text(path), "kind", "program", "model", json_text(program_text(p, p->header->name)), "target",
-                   json_text(program_text(p, p->header->target)), "producer",
-                   json_text(program_text(p, p->header->producer)), "ranks", (int)p->ranks, "stages", (int)p->stages,
-                   "mesh", mesh, "images", images_json(p), "entries", entries, "image_bytes",
+  return json_pack("{s:s, s:o, s:s, s:o, s:o, s:o, s:i, s:o, s:i, s:o, s:o, s:o, s:I}", "schema", "apc.inspect/1",
+                   "file", json_text(path), "kind", "program", "model", json_text(program_text(p, p->header->name)),
+                   "target", json_text(program_text(p, p->header->target)), "producer",
+                   json_text(program_text(p, p->header->producer)), "ranks", (int)p->ranks, "worlds", worlds_json(a),
+                   "stages", (int)p->stages, "mesh", mesh, "images", images_json(p), "entries", entries, "image_bytes",
                    (json_int_t)p->header->image_bytes);
 }
 
@@ -64,7 +73,18 @@ static uint32_t model_weights(const Program *p) {
   return n;
 }
 
-static void print_program(Tool *t, const Program *p, const char *path) {
+/* Prints a line for each further number of ranks. */
+static void print_worlds(const Artifact *a) {
+  uint32_t worlds[ARTIFACT_MOST_WORLDS];
+  int n = artifact_worlds(a, worlds);
+  if (n < 2) return;
+  printf("  plans    for ");
+  for (int i = 0; i < n; i++) printf("%s%u", i ? ", " : "", worlds[i]);
+  puts(" ranks; below is the first");
+}
+
+static void print_program(Tool *t, const Artifact *a, const char *path) {
+  const Program *p = &a->program;
   const ProgramHeader *h = p->header;
   printf("%s: program of %s for %s by %s\n", path, program_text(p, h->name), program_text(p, h->target),
          program_text(p, h->producer));
@@ -74,6 +94,7 @@ static void print_program(Tool *t, const Program *p, const char *path) {
   printf("\n  image    %s, %u kernels, %u weights", show_bytes(t->arena, (double)h->image_bytes), p->n_kernels,
          model_weights(p));
   putchar('\n');
+  print_worlds(a);
   for (uint32_t i = 0; i < p->n_images; i++) {
     Text text = {.arena = t->arena};
     program_image_text(p, i, &text);
@@ -113,8 +134,8 @@ int inspect_program(Tool *t, const char *path) {
         "programs by their last bytes");
     return EXIT_BAD_INPUT;
   }
-  if (option_given(&t->options, OPT_json)) tool_json(t, program_json(&artifact.program, path));
-  else print_program(t, &artifact.program, path);
+  if (option_given(&t->options, OPT_json)) tool_json(t, program_json(&artifact, path));
+  else print_program(t, &artifact, path);
   artifact_close(&artifact);
   return EXIT_OK;
 }

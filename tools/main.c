@@ -14,6 +14,7 @@
 #include "base/standard.h"
 #include "tools/kept_options.h"
 #include "tools/tool.h"
+#include "tools/world.h"
 
 #define COMMAND_none(name) cmd_##name
 
@@ -57,7 +58,8 @@ static int run(Tool *t, int argc, char **argv) {
     return EXIT_OK;
   }
   if (!ok || !tool_kept_options(t)) return tool_failed(t->diags);
-  int code = commands[t->options.command](t);
+  int (*command)(Tool *) = commands[t->options.command];
+  int code = option_given(&t->options, OPT_world) ? tool_world(t, command) : command(t);
   return code == EXIT_OK && t->diags->errors ? tool_failed(t->diags) : code;
 }
 

@@ -213,6 +213,16 @@ bool options_read(Options *o, int argc, char **argv, Diags *d) {
 
 /* ---- reading the result */
 
+Options options_with(Arena *a, const Options *given, OptionId id, const char *value) {
+  Options o = *given;
+  o.uses.items = ARENA_ARRAY(a, OptionUse, given->uses.n + 1);
+  o.uses.n = 0, o.uses.cap = given->uses.n + 1;
+  for (size_t i = 0; i < given->uses.n; i++)
+    if (given->uses.items[i].option != id) o.uses.items[o.uses.n++] = given->uses.items[i];
+  o.uses.items[o.uses.n++] = (OptionUse){id, value};
+  return o;
+}
+
 const OptionUse *option_next(const Options *o, OptionId id, size_t *at) {
   while (*at < o->uses.n) {
     const OptionUse *u = &o->uses.items[(*at)++];

@@ -115,6 +115,9 @@ double option_real(const Options *o, OptionId id, double otherwise);  /* REAL; S
 /* Returns the next use at or after *at and moves *at beyond it; NULL at the end. */
 const OptionUse *option_next(const Options *o, OptionId id, size_t *at);
 
+/* Returns the options with this value of `id` in place of any other. */
+Options options_with(Arena *a, const Options *given, OptionId id, const char *value);
+
 /* Splits one NAME=VALUE at the first '='. */
 bool split_binding(Arena *a, const char *text, size_t n, const char **name, const char **value);
 /* Splits at the last '=': a size has none, but a name may. */

@@ -46,17 +46,6 @@ bool tool_several_targets(const Tool *t) {
   return text && strchr(text, ',') && access(text, F_OK) != 0;
 }
 
-/* Returns the options of the line with another target. */
-static Options with_target(Arena *a, const Options *given, const char *name) {
-  Options o = *given;
-  o.uses.items = ARENA_ARRAY(a, OptionUse, given->uses.n + 1);
-  o.uses.n = 0, o.uses.cap = given->uses.n + 1;
-  for (size_t i = 0; i < given->uses.n; i++)
-    if (given->uses.items[i].option != OPT_target) o.uses.items[o.uses.n++] = given->uses.items[i];
-  o.uses.items[o.uses.n++] = (OptionUse){OPT_target, name};
-  return o;
-}
-
 /* ---- one target */
 
 static const char *goal_text(Arena *a, const Build *b) {
@@ -88,7 +77,7 @@ static Row plan_on(Tool *t, const char *path, const char *name) {
   Row row = {.name = name};
   Build b;
   t->diags = diags_new(t->arena);
-  t->options = with_target(t->arena, &given, name);
+  t->options = options_with(t->arena, &given, OPT_target, name);
   const Target *target = tool_target(t);
   bool loaded = target != NULL, ok = loaded && tool_load(t, path, target, &b) && tool_plan_shown(t, &b);
   tool_stages_end(t);

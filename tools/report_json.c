@@ -59,7 +59,8 @@ static void print(json_t *document) {
 void tool_json(Tool *t, json_t *document) {
   t->document = true;
   if (document) json_object_set_new(document, "diagnostics", diags_json(t->diags));
-  print(document);
+  if (t->collected && document) json_array_append_new(t->collected, document);
+  else print(document);
 }
 
 static const char *exit_meaning(int code) {

@@ -34,12 +34,13 @@ typedef struct Tool {
   struct ToolValues *values; /* of inputs (tools/values.h); NULL until they are read */
   bool weights_as_given;     /* verify: the next model has its own weights, without --weights-dtype */
   bool quiet, verbose, times;
-  bool color;     /* of messages on standard error */
-  bool terminal;  /* standard error can rewrite a line */
-  bool unicode;   /* draw bars with Unicode */
-  bool json;      /* --json is given (tool_json_wanted) */
-  bool document;  /* a JSON document was printed */
-  bool line_open; /* a progress line is open on the terminal */
+  bool color;        /* of messages on standard error */
+  bool terminal;     /* standard error can rewrite a line */
+  bool unicode;      /* draw bars with Unicode */
+  bool json;         /* --json is given (tool_json_wanted) */
+  bool document;     /* a JSON document was printed */
+  json_t *collected; /* documents are added to this array instead of being printed; NULL: no */
+  bool line_open;    /* a progress line is open on the terminal */
   double start_ms, stage_ms;
   double progress_ms;        /* time of the last progress line, or the start of the stage */
   const char *said;          /* the last progress text of the search; NULL if none */

@@ -162,19 +162,37 @@ static const char *cpu_sets(const Program *p) {
   return "";
 }
 
+/* The numbers of ranks that the artifact has Programs for. */
+static json_t *describe_worlds(const Artifact *a) {
+  uint32_t worlds[ARTIFACT_MOST_WORLDS];
+  json_t *list = json_array();
+  int n = artifact_worlds(a, worlds);
+  for (int i = 0; i < n; i++) list = add(list, json_integer(worlds[i]));
+  return list;
+}
+
+static void print_worlds(const Artifact *a, Text *t) {
+  uint32_t worlds[ARTIFACT_MOST_WORLDS];
+  int n = artifact_worlds(a, worlds);
+  if (n < 2) return;
+  text_add(t, "plans for");
+  for (int i = 0; i < n; i++) text_printf(t, "%s %u", i ? "," : "", worlds[i]);
+  text_add(t, " ranks (--ranks)\n");
+}
+
 static json_t *describe(ApcModel *m, bool *lacking) {
   const Program *p = &m->artifact.program;
   const ProgramHeader *h = p->header;
   json_t *axes = json_object();
   for (uint32_t i = 0; i < p->n_axes; i++)
     axes = json_set_text(axes, program_text(p, p->axes[i].name), json_integer(p->axes[i].size));
-  return json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:i, s:i, s:o, s:I, s:I, s:o, s:o, s:o}", "schema",
+  return json_pack("{s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:i, s:o, s:i, s:o, s:I, s:I, s:o, s:o, s:o}", "schema",
                    "apc.program/1", "name", json_text(program_text(p, h->name)), "target",
                    json_text(program_text(p, h->target)), "producer", json_text(program_text(p, h->producer)), "cpu",
                    json_text(cpu_sets(p)), "images", describe_images(p), "operators", describe_operators(p), "ranks",
-                   (int)p->ranks, "stages", (int)p->stages, "mesh", axes, "weights", weight_elements(p), "instructions",
-                   (json_int_t)p->n_instrs, "symbols", describe_symbols(p), "entries", describe_entries(p), "memory",
-                   describe_ranks(m, lacking));
+                   (int)p->ranks, "worlds", describe_worlds(&m->artifact), "stages", (int)p->stages, "mesh", axes,
+                   "weights", weight_elements(p), "instructions", (json_int_t)p->n_instrs, "symbols",
+                   describe_symbols(p), "entries", describe_entries(p), "memory", describe_ranks(m, lacking));
 }
 
 /* Prints the value of an input that --const bound: all of it, or the beginning. */
@@ -237,6 +255,7 @@ static void describe_text(ApcModel *m, Text *t, bool *lacking) {
     text_printf(t, "%s%s=%u", i ? ", " : " (", program_text(p, p->axes[i].name), p->axes[i].size);
   if (p->stages > 1) text_printf(t, "%sstages=%u", p->n_axes ? ", " : " (", p->stages);
   text_printf(t, "%s, %lld weights\n", p->n_axes || p->stages > 1 ? ")" : "", (long long)weight_elements(p));
+  print_worlds(&m->artifact, t);
   host_ports_text(p, t);
   for (uint32_t i = 0; i < p->n_images; i++) {
     text_add(t, "  code: ");

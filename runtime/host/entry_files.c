@@ -16,8 +16,7 @@
 #include "base/safetensors_sums.h"
 #include "runtime/host/host.h"
 
-/* Returns a number that no other run has. */
-static uint64_t fresh_mark(const ApcModel *m) {
+uint64_t host_fresh_mark(const ApcModel *m) {
   struct timespec t;
   clock_gettime(CLOCK_REALTIME, &t);
   const uint64_t seen[] = {(uint64_t)t.tv_sec, (uint64_t)t.tv_nsec, (uint64_t)getpid(), (uint64_t)(uintptr_t)m};
@@ -33,8 +32,8 @@ static RtStatus name_file(ApcModel *m, const char *path, RequestFile *file) {
 
 /* ---- writing */
 
-static bool header_of(const ApcModel *m, uint32_t entry, const RequestLayout *l, const char *path,
-                      const char *const *meta, int n_meta, const HostFiles *f, SafetensorsHeader *out) {
+bool host_tensors_header(const ApcModel *m, uint32_t entry, const RequestLayout *l, const char *path,
+                         const char *const *meta, int n_meta, const HostFiles *f, SafetensorsHeader *out) {
   const Program *p = &m->artifact.program;
   const ProgramEntry *e = &p->entries[entry];
   NamedTensor *list = ARENA_ARRAY(f->arena, NamedTensor, e->n_outputs + 1u);
@@ -88,7 +87,7 @@ static RtStatus write_sums(ApcModel *m, uint32_t entry, const SafetensorsHeader 
 /* Writes the header; the ranks write the tensors; then writes the checksums and the right first 8 bytes. */
 static RtStatus write_file(ApcModel *m, RequestKind kind, uint32_t entry, const int64_t *symbols,
                            const SafetensorsHeader *h, FileWriter *w) {
-  RequestFile file = {.mark = fresh_mark(m)};
+  RequestFile file = {.mark = host_fresh_mark(m)};
   uint64_t length, marked;
   memcpy(&length, h->bytes, sizeof length);
   marked = length ^ file.mark;
@@ -119,7 +118,7 @@ static RtStatus write_entry(ApcModel *m, uint32_t entry, const int64_t *symbols,
   SafetensorsHeader h = {0};
   RtStatus status = request_layout(&m->artifact.program, entry, symbols, false, &layout, &m->error);
   if (status) return status;
-  if (header_of(m, entry, &layout, path, meta, n_meta, f, &h))
+  if (host_tensors_header(m, entry, &layout, path, meta, n_meta, f, &h))
     status = host_write_tensors(m, REQUEST_WRITE, entry, symbols, &h, path, f);
   free(h.bytes);
   request_layout_free(&layout);
@@ -159,8 +158,7 @@ ApcStatus apc_write_entry(ApcModel *m, const char *entry, const char *path, cons
 
 /* ---- reading */
 
-/* True if the file has all inputs of the entry, as the program requires them, and no other tensors. */
-static ApcStatus fits(ApcModel *m, uint32_t entry, const char *path, const Safetensors *s) {
+ApcStatus host_tensors_fit(ApcModel *m, uint32_t entry, const char *path, const Safetensors *s) {
   const Program *p = &m->artifact.program;
   const ProgramEntry *e = &p->entries[entry];
   for (uint32_t i = 0; i < e->n_inputs; i++) {
@@ -197,7 +195,7 @@ ApcStatus apc_read_entry(ApcModel *m, const char *entry, const char *path) {
   if (status) return host_status(m, status);
   HostFiles f = host_files_begin();
   Safetensors *s = safetensors_open_header(f.diags, path, 0, &mark);
-  ApcStatus result = s ? fits(m, which, path, s) : APC_OK;
+  ApcStatus result = s ? host_tensors_fit(m, which, path, s) : APC_OK;
   if (s && !result) result = host_read_tensors(m, REQUEST_READ, which, symbols, mark, path);
   if (s) safetensors_close(s);
   return host_files_end(m, f, path, result);

@@ -64,8 +64,35 @@ static RtStatus check_tuning(ApcModel *m) {
   return tuning_hash(m->tune, &m->tune_hash, &m->error);
 }
 
-static RtStatus open_model(ApcModel *m, const char *path) {
-  RtStatus status = artifact_open_tables(m->path, path ? path : "this program", &m->artifact, &m->error);
+/* Makes room for the sizes of the Program's dimensions, none of which is bound. */
+static RtStatus make_sizes(ApcModel *m) {
+  const Program *p = &m->artifact.program;
+  m->fixed = malloc(sizeof *m->fixed * (p->n_symbols + 1u));
+  m->symbols = malloc(sizeof *m->symbols * (p->n_symbols + 1u));
+  m->checked = malloc(sizeof *m->checked * (p->n_symbols + 1u));
+  m->checked_entry = PROGRAM_NONE;
+  m->dim_texts = calloc((size_t)p->n_ports + p->n_states + 1, sizeof *m->dim_texts);
+  if (!m->fixed || !m->symbols || !m->checked || !m->dim_texts) return rt_error(&m->error, RT_FAILED, "out of memory");
+  for (uint32_t i = 0; i < p->n_symbols; i++) m->fixed[i] = -1;
+  return RT_OK;
+}
+
+static void free_sizes(ApcModel *m) {
+  free(m->fixed);
+  free(m->symbols);
+  free(m->checked);
+  free(m->dim_texts);
+}
+
+/* Opens the Program for that number of ranks; 0: the first one. */
+static RtStatus open_tables(ApcModel *m, const char *path, int ranks) {
+  const char *name = path ? path : "this program";
+  return ranks ? artifact_open_for(m->path, name, ranks, true, &m->artifact, &m->error)
+               : artifact_open_tables(m->path, name, &m->artifact, &m->error);
+}
+
+static RtStatus open_model(ApcModel *m, const char *path, int ranks) {
+  RtStatus status = open_tables(m, path, ranks);
   if (status) return status;
   const Program *p = &m->artifact.program;
   bool runnable = false;
@@ -81,15 +108,8 @@ static RtStatus open_model(ApcModel *m, const char *path) {
     }
   if (!runnable) return rt_error(&m->error, RT_BAD_INPUT, "the program has no entry that can be run");
   status = check_tuning(m);
-  if (status) return status;
-  m->fixed = malloc(sizeof *m->fixed * (p->n_symbols + 1u));
-  m->symbols = malloc(sizeof *m->symbols * (p->n_symbols + 1u));
-  m->checked = malloc(sizeof *m->checked * (p->n_symbols + 1u));
-  m->checked_entry = PROGRAM_NONE;
-  m->dim_texts = calloc((size_t)p->n_ports + p->n_states + 1, sizeof *m->dim_texts);
-  if (!m->fixed || !m->symbols || !m->checked || !m->dim_texts) return rt_error(&m->error, RT_FAILED, "out of memory");
-  for (uint32_t i = 0; i < p->n_symbols; i++) m->fixed[i] = -1;
-  if (m->launched) return RT_OK;
+  if (!status) status = make_sizes(m);
+  if (status || m->launched) return status;
   return param_files_open(&m->artifact, m->weights, NULL, &m->files,
                           &m->error); /* checked once here, so that the ranks need not hash */
 }
@@ -101,6 +121,10 @@ static void close_files(ApcModel *m) {
 }
 
 ApcStatus apc_load(const char *path, const ApcOptions *options, ApcModel **model) {
+  return host_load(path, options, options && options->launch ? options->launch->place.world : 0, model);
+}
+
+ApcStatus host_load(const char *path, const ApcOptions *options, int ranks, ApcModel **model) {
   ApcModel *m = *model = calloc(1, sizeof *m);
   if (!m) return APC_FAILED;
   m->owner = getpid();
@@ -111,7 +135,7 @@ ApcStatus apc_load(const char *path, const ApcOptions *options, ApcModel **model
   m->hands_on = options && options->hands_on;
   m->launched = options && options->launch ? options->launch->launched : NULL;
   bool whole = m->path && (m->weights || !options || !options->weights) && (m->tune || !options || !options->tune);
-  RtStatus status = whole ? open_model(m, path) : rt_error(&m->error, RT_FAILED, "out of memory");
+  RtStatus status = whole ? open_model(m, path, ranks) : rt_error(&m->error, RT_FAILED, "out of memory");
   if (status) close_files(m);
   return host_status(m, status);
 }
@@ -149,10 +173,7 @@ void apc_close(ApcModel *m) {
   free(m->path);
   free(m->weights);
   free(m->tune);
-  free(m->fixed);
-  free(m->symbols);
-  free(m->checked);
-  free(m->dim_texts);
+  free_sizes(m);
   free(m->description);
   host_record_stale(m);
   free(m->profile.text);
@@ -452,6 +473,8 @@ static void step_text(void *context, int rank, uint32_t step, char *text, size_t
   exec_step_text(context, step, text, size);
 }
 
+enum { STOPPED_MS = 1000 }; /* a stopped rank of an elastic run is lost after this time */
+
 /* The ranks get the files that were checked. */
 RtStatus host_start(ApcModel *m) {
   if (m->launched) return launched_start(m->launched, &m->error);
@@ -463,6 +486,8 @@ RtStatus host_start(ApcModel *m) {
                             .world = apc_ranks(m),
                             .timeout_ms = m->timeout_ms,
                             .hands_on = m->hands_on,
+                            .may_leave = m->elastic,
+                            .stopped_ms = m->elastic ? STOPPED_MS : 0,
                             .threads = m->threads,
                             .step_text = step_text,
                             .step_context = &m->artifact.program};
@@ -495,6 +520,7 @@ RtStatus host_start(ApcModel *m) {
 /* Drops the session after its ranks failed. */
 static RtStatus end(ApcModel *m, RtStatus status) {
   if (!status) return RT_OK;
+  m->lost |= m->session && (status == RT_FAILED || status == RT_LATE);
   host_inputs_take_back(m);
   session_stop(m->session);
   m->session = NULL;
@@ -540,6 +566,43 @@ static RtStatus ask(ApcModel *m, RequestKind kind, uint32_t entry, const int64_t
   }
   if (!status) host_states_note(m, kind, entry, symbols);
   return status;
+}
+
+int host_leaving(const ApcModel *m) {
+  return m->launched ? launched_leaving(m->launched) : m->session ? session_leaving(m->session) : 0;
+}
+
+/* Opens the Program for that number of ranks in place of the present one; sizes bound to dimensions stay. */
+static RtStatus reopen(ApcModel *m, int ranks) {
+  Artifact before = m->artifact;
+  int64_t *fixed = m->fixed;
+  ParamFiles *files = m->files;
+  free(m->symbols);
+  free(m->checked);
+  free(m->dim_texts);
+  m->artifact = (Artifact){0};
+  m->fixed = m->symbols = m->checked = NULL;
+  m->dim_texts = NULL;
+  m->files = NULL;
+  RtStatus status = open_model(m, NULL, ranks);
+  const Program *p = &m->artifact.program;
+  for (uint32_t i = 0; i < p->n_symbols && !status; i++)
+    for (uint32_t k = 0; k < before.program.n_symbols; k++)
+      if (strcmp(program_text(p, p->symbols[i].name), program_text(&before.program, before.program.symbols[k].name)) ==
+          0)
+        m->fixed[i] = fixed[k];
+  param_files_close(files);
+  artifact_close(&before);
+  free(fixed);
+  return status;
+}
+
+ApcStatus host_switch(ApcModel *m, int ranks) {
+  if (!host_begin(m)) return not_loaded(m);
+  end(m, RT_ABORTED);
+  RtStatus status = ranks == apc_ranks(m) ? RT_OK : reopen(m, ranks);
+  metrics_ranks(m->metrics, m->artifact.program.ranks);
+  return host_status(m, status);
 }
 
 RtStatus host_request_file(ApcModel *m, RequestKind kind, uint32_t entry, const int64_t *symbols,

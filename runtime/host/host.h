@@ -66,6 +66,9 @@ struct ApcModel {
   int owner;          /* the process that loaded it */
   int timeout_ms;
   bool hands_on;  /* as in ApcOptions */
+  bool elastic;   /* ranks may leave, and are lost soon after they are stopped */
+  bool regroup;   /* the ranks of a launcher meet again: the run goes on in another process */
+  bool lost;      /* a request ended because a rank was lost; cleared by its reader */
   int threads;    /* per rank; 0: the session's rule */
   bool submitted; /* a request runs that apc_wait or apc_cancel ends */
   double begun_s; /* when the request was given to the ranks */
@@ -114,9 +117,22 @@ struct ApcLaunch {
   Launched *launched;
   Artifact artifact;
   void (*stuck)(int code, const char *error);
+  const char *elastic; /* as in ApcLaunchOptions, like the next one; NULL if the ranks do not meet again */
+  char *const *argv;
+  bool ended; /* the run ended while this process waited to be taken in */
   int owner;
   RtError error;
 };
+
+enum { LAUNCH_REGROUP = 250 }; /* the code with which rank 0 ends a round so that all ranks meet again */
+
+/* True if the ranks meet again after the end of this round: one was lost, or `code` says so. */
+bool host_launch_meets(const ApcLaunch *l, int code);
+/* Ends the round: tells the others, and frees the ranks but not the launch. */
+void host_launch_leave(ApcLaunch *l, int code);
+/* Meets the others and starts the program again; `leaves`: this rank does not come.  Returns only with an error, or
+ * APC_OK if it left or the run has ended. */
+ApcStatus host_launch_again(ApcLaunch *l, int code, bool leaves);
 
 /* Returns the public status; host_error also records the error. */
 ApcStatus host_status(ApcModel *m, RtStatus status);
@@ -124,6 +140,15 @@ ApcStatus host_error(ApcModel *m, RtStatus status, const char *format, ...) __at
 /* Begins a public call: clears the last error.  False if the model could not be loaded (then the error stays), and in a
  * child process of the one that loaded it. */
 bool host_begin(ApcModel *m);
+
+/* As apc_load, for the Program for that number of ranks; 0: the first one. */
+ApcStatus host_load(const char *path, const ApcOptions *options, int ranks, ApcModel **model);
+
+/* Ends the ranks and goes on with the Program for another number of them, which starts with initial states.  Bound
+ * inputs, outputs and dimensions stay. */
+ApcStatus host_switch(ApcModel *m, int ranks);
+/* Returns how many ranks have asked to leave since they were started, or at the last request of a launcher's ranks. */
+int host_leaving(const ApcModel *m);
 
 /* Returns the binding of an input; NULL if there is none. */
 Bound *host_bound(const ApcModel *m, const char *name);
@@ -190,6 +215,18 @@ RtStatus host_write_tensors(ApcModel *m, RequestKind kind, uint32_t entry, const
                             const SafetensorsHeader *h, const char *path, const HostFiles *f);
 ApcStatus host_read_tensors(ApcModel *m, RequestKind kind, uint32_t entry, const int64_t *symbols, uint64_t mark,
                             const char *path);
+/* Makes the header of a file with the outputs of an entry; n_meta pairs of metadata.  False after a diagnostic. */
+bool host_tensors_header(const ApcModel *m, uint32_t entry, const RequestLayout *l, const char *path,
+                         const char *const *meta, int n_meta, const HostFiles *f, SafetensorsHeader *out);
+/* Returns a number that no other run has, for RequestFile.mark. */
+uint64_t host_fresh_mark(const ApcModel *m);
+/* APC_OK if the file has all inputs of the entry, as the program requires them, and no other tensors. */
+ApcStatus host_tensors_fit(ApcModel *m, uint32_t entry, const char *path, const Safetensors *s);
+
+/* runtime/host/memory_file.c: as apc_write_entry and apc_read_entry, with a file in memory (memfd_create) that the
+ * ranks, on this machine, open as well. */
+ApcStatus host_write_memory(ApcModel *m, const char *entry, int fd, uint64_t *bytes);
+ApcStatus host_read_memory(ApcModel *m, const char *entry, int fd);
 
 /* runtime/host/state_files.c.  Notes the effect of a successful request on the sizes of the states. */
 void host_states_note(ApcModel *m, RequestKind kind, uint32_t entry, const int64_t *symbols);

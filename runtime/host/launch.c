@@ -5,6 +5,7 @@
 #include "base/lost_pages.h"
 
 #include "runtime/host/host.h"
+#include "runtime/launch/regroup.h"
 
 /* Called after a file that this rank has mapped was truncated.  The other ranks learn of its end as of any other. */
 static void end_lost(const char *path, void *context) {
@@ -15,23 +16,86 @@ static void end_lost(const char *path, void *context) {
   _exit(rt_exit_code(RT_FAILED));
 }
 
-static RtStatus check_world(const Launch *p, const Program *program, RtError *error) {
-  if ((uint32_t)p->world == program->ranks) return RT_OK;
+/* Goes on to the Program for that number of processes, unless the open one is. */
+static RtStatus choose_world(const Launch *p, Artifact *a, RtError *error) {
+  static const char self[] = "/proc/self/exe", name[] = "this program";
+  Artifact other;
+  RtError none = {0};
+  const uint32_t ranks = a->program.ranks;
+  if ((uint32_t)p->world == ranks) return RT_OK;
+  RtStatus status = artifact_open_for(self, name, p->world, false, &other, &none);
+  if (!status) {
+    artifact_close(a);
+    *a = other;
+    return RT_OK;
+  }
+  uint32_t worlds[ARTIFACT_MOST_WORLDS];
+  if (artifact_worlds(a, worlds) > 1)
+    return rt_error(error, status, "%s started %d processes: %s", p->by, p->world, none.text);
   return rt_error(error, RT_USAGE,
                   "%s started %d processes, but this program was compiled for %u rank%s; start as many, or compile it "
                   "with another --target",
-                  p->by, p->world, program->ranks, program->ranks == 1 ? "" : "s");
+                  p->by, p->world, ranks, ranks == 1 ? "" : "s");
 }
 
 /* The other ranks wait for this one, and learn about a fault of its program when they meet: until then the fault is
  * *unable, and no error. */
 static RtStatus open_program(ApcLaunch *l, RtError *unable) {
   RtStatus status = artifact_open("/proc/self/exe", "this program", &l->artifact, &l->error);
-  if (!status) status = check_world(&l->place, &l->artifact.program, &l->error);
+  if (!status) status = choose_world(&l->place, &l->artifact, &l->error);
   if (!status || l->place.world == 1) return status;
   *unable = l->error;
   l->error = (RtError){0};
   return RT_OK;
+}
+
+/* ---- ranks that meet again */
+
+/* Fills the description of this process; `worlds` has room for all numbers. */
+static Regroup regroup_of(const ApcLaunch *l, uint32_t *worlds) {
+  Artifact a;
+  RtError none = {0};
+  Regroup r = {.folder = l->elastic,
+               .rank = l->place.rank,
+               .world = l->place.world,
+               .local_rank = l->place.local_rank,
+               .local_world = l->place.local_world,
+               .worlds = worlds,
+               .argv = l->argv};
+  if (artifact_open_tables("/proc/self/exe", "this program", &a, &none)) return r;
+  r.n_worlds = artifact_worlds(&a, worlds);
+  artifact_close(&a);
+  return r;
+}
+
+/* A process that the launcher has started while a round is alive waits for the next one. */
+static RtStatus join(ApcLaunch *l) {
+  uint32_t worlds[ARTIFACT_MOST_WORLDS];
+  if (!l->elastic || !regroup_is_late(l->elastic)) return RT_OK;
+  Regroup r = regroup_of(l, worlds);
+  RtStatus status = regroup_wait(&r, &l->error);
+  l->ended = !status;
+  return status;
+}
+
+bool host_launch_meets(const ApcLaunch *l, int code) {
+  return l && l->elastic && l->launched && (code == LAUNCH_REGROUP || launched_lost(l->launched));
+}
+
+void host_launch_leave(ApcLaunch *l, int code) {
+  launched_close(l->launched, code);
+  l->launched = NULL;
+}
+
+ApcStatus host_launch_again(ApcLaunch *l, int code, bool leaves) {
+  uint32_t worlds[ARTIFACT_MOST_WORLDS];
+  Regroup r = regroup_of(l, worlds);
+  if (leaves) {
+    regroup_leave(&r);
+    return APC_OK;
+  }
+  l->error = (RtError){0};
+  return (ApcStatus)rt_exit_code(regroup_next(&r, code != LAUNCH_REGROUP, &l->error));
 }
 
 ApcStatus apc_launch(const ApcLaunchOptions *o, ApcLaunch **launch) {
@@ -46,7 +110,12 @@ ApcStatus apc_launch(const ApcLaunchOptions *o, ApcLaunch **launch) {
                              .stuck = o->stuck};
   RtStatus status = launch_find(&flags, &l->place, &l->error);
   l->stuck = o->stuck;
+  l->argv = o->argv;
+  l->elastic = l->place.world > 1 && l->place.transport == LAUNCH_TCP ? o->elastic : NULL;
+  options.elastic = l->elastic != NULL;
   l->owner = getpid();
+  if (!status) status = join(l);
+  if (l->ended) return APC_OK;
   bool alone = !status && l->place.world == 1; /* the environment of one process says nothing about ranks */
   if (!status && (!alone || o->rank >= 0)) status = open_program(l, &options.unable);
   if (!status && alone) {
@@ -56,7 +125,9 @@ ApcStatus apc_launch(const ApcLaunchOptions *o, ApcLaunch **launch) {
   }
   if (status) return (ApcStatus)rt_exit_code(status);
   lost_pages_handle(end_lost, l);
-  return (ApcStatus)rt_exit_code(launched_open(&l->place, &l->artifact, &options, &l->launched, &l->error));
+  status = launched_open(&l->place, &l->artifact, &options, &l->launched, &l->error);
+  if (!status && l->elastic && l->place.rank == 0) status = regroup_alive(l->elastic, &l->error);
+  return (ApcStatus)rt_exit_code(status);
 }
 
 int apc_launch_rank(const ApcLaunch *l) { return l->place.rank; }

@@ -76,6 +76,22 @@ void metrics_request(Metrics *s, double seconds, bool ok, void *io) {
   pthread_mutex_unlock(&s->lock);
 }
 
+void metrics_ranks(Metrics *s, uint32_t ranks) {
+  if (!s) return;
+  uint64_t *memory = calloc(ranks + 1u, sizeof *memory), *copy = calloc(ranks + 1u, sizeof *copy);
+  pthread_mutex_lock(&s->lock);
+  if (memory && copy) {
+    uint64_t *old[] = {s->memory, s->copy};
+    s->memory = memory, s->copy = copy, s->ranks = ranks;
+    memory = old[0], copy = old[1];
+  } else if (ranks < s->ranks) {
+    s->ranks = ranks;
+  }
+  pthread_mutex_unlock(&s->lock);
+  free(memory);
+  free(copy);
+}
+
 void metrics_step(Metrics *s, const MetricsStep *step) {
   if (!s) return;
   pthread_mutex_lock(&s->lock);

@@ -30,6 +30,8 @@ void metrics_close(Metrics *s);
 /* In a forked child, which has no such thread: closes its copies of the listeners and connections, and frees
  * everything. */
 void metrics_forget(Metrics *s);
+/* From here on the program has that many ranks; without memory the numbers of ranks stay out. */
+void metrics_ranks(Metrics *s, uint32_t ranks);
 /* Adds a request that took so long; `io` holds the reports of the ranks if it succeeded. */
 void metrics_request(Metrics *s, double seconds, bool ok, void *io);
 /* Adds a step, and sets the loss of the last evaluation. */

@@ -14,12 +14,21 @@
 #include "runtime/exec/exec.h"
 #include "runtime/exec/record.h"
 #include "runtime/launch/limit.h"
+#include "runtime/launch/regroup.h"
 #include "runtime/launch/rendezvous.h"
 #include "runtime/launch/same_run.h"
 #include "runtime/comm/transport_mpi.h"
 #include "runtime/comm/transport_tcp.h"
 
-enum { DEFAULT_TIMEOUT_MS = 60000, IDLE_MS = 100, MPI_ENDS_MS = 1000, TELL_MS = 500, MISCOUNT_MS = 5000 };
+enum {
+  DEFAULT_TIMEOUT_MS = 60000,
+  IDLE_MS = 100,
+  MPI_ENDS_MS = 1000,
+  TELL_MS = 500,
+  MISCOUNT_MS = 5000,
+  STOPPED_MS = 1500,
+  AGAIN_MS = 5000
+};
 
 typedef enum CommandKind { COMMAND_RUN, COMMAND_LEAVE, COMMAND_START } CommandKind;
 
@@ -35,7 +44,7 @@ typedef struct Command {
 typedef struct Answer {
   RankReport report;
   uint64_t parts, bytes;
-  uint64_t asked; /* 1: this rank was asked to end */
+  uint64_t asked; /* 1: this rank was asked to end the run, 2: to leave it */
 } Answer;
 
 struct Launched {
@@ -160,6 +169,7 @@ static RtStatus watch_ranks(Launched *l, Meeting *m, RtError *error) {
                     .world = l->place.world,
                     .controls = m->controls,
                     .timeout_ms = l->options.timeout_ms,
+                    .stopped_ms = l->options.elastic ? STOPPED_MS : 0,
                     .loss_ms = l->place.transport == LAUNCH_MPI ? MPI_ENDS_MS : 0,
                     .step_text = step_text,
                     .step_context = (void *)(uintptr_t)&l->artifact->program,
@@ -179,7 +189,9 @@ static Rendezvous rendezvous(const Launched *l) {
   return (Rendezvous){.rank = l->place.rank,
                       .world = l->place.world,
                       .address = mpi ? "rank 0's watchdog" : l->place.address,
-                      .timeout_ms = l->options.timeout_ms,
+                      .timeout_ms = l->options.elastic && regroup_round() && l->options.timeout_ms > AGAIN_MS
+                                        ? AGAIN_MS
+                                        : l->options.timeout_ms,
                       .network = mpi,
                       .here = l->place.local_world >= l->place.world};
 }
@@ -484,8 +496,8 @@ static RtStatus run(Launched *l, const RequestHead *head, const int64_t *symbols
   l->key = exec_key_after(l->requests);
   Answer *mine = &l->answers[l->place.rank];
   const volatile sig_atomic_t *asked = l->options.asked;
-  *mine =
-      (Answer){.parts = l->written.n, .bytes = l->written.n * sizeof *l->written.items, .asked = asked && *asked != 0};
+  *mine = (Answer){
+      .parts = l->written.n, .bytes = l->written.n * sizeof *l->written.items, .asked = asked ? (uint64_t)*asked : 0};
   exec_report(l->executor, &mine->report);
   mine->report.sent[COMM_broadcast] = mine->report.operations[COMM_broadcast] = 0;
   for (size_t i = 0; i < l->written.n; i++) mine->bytes += part_bytes(&l->artifact->program, e, &l->written.items[i]);
@@ -524,8 +536,21 @@ RtStatus launched_run(Launched *l, const RequestHead *head, const int64_t *symbo
 
 bool launched_asked(const Launched *l) {
   bool asked = false;
-  for (int i = 0; i < l->place.world; i++) asked = asked || l->answers[i].asked;
+  for (int i = 0; i < l->place.world; i++) asked = asked || l->answers[i].asked == 1;
   return asked;
+}
+
+int launched_leaving(const Launched *l) {
+  int n = 0;
+  for (int i = 0; i < l->place.world; i++) n += l->answers[i].asked == 2;
+  return n;
+}
+
+bool launched_elastic(const Launched *l) { return l->options.elastic; }
+
+bool launched_lost(const Launched *l) {
+  bool met = l->transport != NULL;
+  return met ? l->broken && !l->failed_alone : regroup_round() > 0;
 }
 
 RtStatus launched_run_file(Launched *l, const RequestHead *head, const int64_t *symbols, const RequestFile *file,

@@ -27,12 +27,14 @@
 typedef struct Launched Launched;
 
 typedef struct LaunchedOptions {
-  const char *weights;                /* another file with the weights; NULL if there is none */
-  const char *tune;                   /* file of choices; NULL if there is none */
-  int timeout_ms;                     /* 0: 60000 */
-  const volatile sig_atomic_t *asked; /* not 0 when this process was asked to end; NULL: never asked */
-  bool insecure;                      /* ranks without a secret may meet over a network */
-  RtError unable;                     /* not RT_OK: why this rank cannot take part, for the other ranks */
+  const char *weights; /* another file with the weights; NULL if there is none */
+  const char *tune;    /* file of choices; NULL if there is none */
+  int timeout_ms;      /* 0: 60000 */
+  const volatile sig_atomic_t
+      *asked;       /* 1 when this process was asked to end the run, 2: to leave it; NULL: never asked */
+  bool elastic;     /* ranks meet again when some are lost (regroup.h): stopped ones are lost soon */
+  bool insecure;    /* ranks without a secret may meet over a network */
+  RtError unable;   /* not RT_OK: why this rank cannot take part, for the other ranks */
   WatchStuck stuck; /* ends the process if it does not end by itself after a failure; without it MPI's own waits have no
                      * limit */
 } LaunchedOptions;
@@ -64,6 +66,13 @@ RtStatus launched_run_file(Launched *l, const RequestHead *head, const int64_t *
 
 /* Rank 0: true if a rank had been asked to end at the last request. */
 bool launched_asked(const Launched *l);
+
+/* Rank 0: returns how many ranks had been asked to leave the run at the last request (*asked 2). */
+int launched_leaving(const Launched *l);
+/* True if its ranks meet again when their number changes. */
+bool launched_elastic(const Launched *l);
+/* True if the run ended because another rank was lost or failed, and this one can go on. */
+bool launched_lost(const Launched *l);
 
 /* Rank 0: collects the blocks of all ranks (request_gives) in all[world * bytes]. */
 RtStatus launched_given(Launched *l, const RequestHead *head, void *all, size_t bytes, RtError *error);

@@ -116,7 +116,8 @@ RtStatus lateness_find(Lateness *l, RtError *error) {
   for (int i = 0; i < l->world; i++) {
     note_progress(l, i);
     if (!l->ranks[i].busy) continue;
-    if (late < 0 && quiet_seconds(l, i) * 1000 > l->timeout_ms) late = i;
+    int limit_ms = l->stopped_ms && l->ranks[i].stopped ? l->stopped_ms : l->timeout_ms;
+    if (late < 0 && quiet_seconds(l, i) * 1000 > limit_ms) late = i;
     if (guilty < 0 || more_guilty(l, i, guilty)) guilty = i;
   }
   return late < 0 ? RT_OK : report_late(l, late, guilty, error);

@@ -16,6 +16,7 @@ typedef struct RankSigns {
 
 typedef struct Lateness {
   int world, timeout_ms;
+  int stopped_ms; /* the limit of a rank whose process is stopped; 0: the same */
   const SessionSlot *slots;
   const _Atomic uint32_t *command; /* the number of the current one */
   SessionStepText step_text;       /* may be NULL */

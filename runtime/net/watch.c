@@ -233,7 +233,8 @@ static void note_silence(Watch *w) {
 static void look_at_first(Watch *w) {
   int64_t quiet_ms = w->peers[0].quiet_ms;
   RtError error = {0};
-  if (quiet_ms <= w->options.timeout_ms || atomic_load(&w->leaving)) return;
+  const int limit_ms = w->options.stopped_ms ? w->options.stopped_ms : w->options.timeout_ms;
+  if (quiet_ms <= limit_ms || atomic_load(&w->leaving)) return;
   rt_error(&error, RT_LATE, "rank 0 is late: no sign of life for %.1f s", (double)quiet_ms / 1000.0);
   set_own_failure(w, &error);
 }
@@ -343,6 +344,7 @@ RtStatus watch_start(const WatchOptions *o, Watch **out, RtError *error) {
   w->lateness = (Lateness){.world = o->world,
                            .ranks = w->signs,
                            .timeout_ms = o->timeout_ms,
+                           .stopped_ms = o->stopped_ms,
                            .slots = w->slots,
                            .command = &w->commands,
                            .step_text = o->step_text,

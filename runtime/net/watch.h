@@ -26,7 +26,8 @@ typedef struct WatchOptions {
   const int *controls; /* rank 0: a connection per rank (its own: -1); other ranks: one, to rank 0.  The watch takes
                         * ownership of them. */
   int timeout_ms;
-  int loss_ms; /* time that a launcher gets to end the others itself before a lost rank is a failure here */
+  int stopped_ms; /* limit for a rank whose process is stopped, and for a silent rank 0; 0: timeout_ms */
+  int loss_ms;    /* time that a launcher gets to end the others itself before a lost rank is a failure here */
   SessionStepText step_text;
   void *step_context;
   WatchStuck stuck;

@@ -51,6 +51,7 @@ static RtStatus create_memory(Session *s, const SessionOptions *o, int cores, Rt
   c->host_pid = getpid();
   c->crowded = o->world > cores;
   c->hands_on = o->hands_on;
+  c->may_leave = o->may_leave;
   s->control = c;
   return RT_OK;
 }
@@ -220,6 +221,7 @@ RtStatus session_start(const SessionOptions *o, Session **out, RtError *error) {
     s->lateness = (Lateness){.world = o->world,
                              .ranks = s->signs,
                              .timeout_ms = s->options.timeout_ms,
+                             .stopped_ms = o->stopped_ms,
                              .slots = s->control->slots,
                              .command = &s->control->command,
                              .step_text = o->step_text,
@@ -289,6 +291,8 @@ RtStatus session_wait_for(Session *s, int ms, bool *done, RtError *error) {
     session_sleep(&c->host_bell, bell, left < HOST_SLEEP_MS ? (int)left : HOST_SLEEP_MS);
   }
 }
+
+int session_leaving(const Session *s) { return (int)atomic_load(&s->control->leaving); }
 
 int session_rank_pid(const Session *s, int rank) { return s->ranks[rank].pid; }
 

@@ -138,9 +138,7 @@ int apc_rank_main(int argc, char **argv) {
   lost_pages_handle(end_lost, session);
   Artifact artifact;
   Comm *comm = NULL;
-  RtStatus status = artifact_open("/proc/self/exe", "the program", &artifact, &error);
-  if (!status && (uint32_t)a.world != artifact.program.ranks)
-    status = rt_error(&error, RT_INTERNAL, "the program was compiled for %u ranks", artifact.program.ranks);
+  RtStatus status = artifact_open_for("/proc/self/exe", "the program", a.world, false, &artifact, &error);
   if (!status) status = open_comm(session, &artifact.program, &comm, &error);
   if (!status) status = serve(&a, session, &artifact, comm, &error);
   if (status) session_rank_fail(session, &error);

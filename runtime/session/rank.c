@@ -75,7 +75,8 @@ static RtStatus attach(SessionRank *r, RtError *error) {
 
 /* ---- signals */
 
-static pid_t host; /* for hand_on */
+static pid_t host;                /* for hand_on */
+static _Atomic uint32_t *leaving; /* for ask_to_leave */
 
 static void hand_on(int signal) {
   int before = errno;
@@ -83,16 +84,26 @@ static void hand_on(int signal) {
   errno = before;
 }
 
+/* Asks once, however often the signal comes. */
+static void ask_to_leave(int signal) {
+  static volatile sig_atomic_t asked;
+  (void)signal;
+  if (!asked) atomic_fetch_add(leaving, 1);
+  asked = 1;
+}
+
 /* Passes requests to end a run to the host, which the sender may have left out: a signal that this rank was started to
  * ignore goes to the host, if it wants that.  The end of the host ends the ranks. */
-static void hand_on_signals(const SessionControl *c) {
+static void hand_on_signals(SessionControl *c) {
   if (!c->hands_on) return;
   static const int signals[] = {SIGINT, SIGTERM, SIGUSR1};
   host = c->host_pid;
+  leaving = &c->leaving;
   for (size_t i = 0; i < sizeof signals / sizeof *signals; i++) {
     struct sigaction action;
     if (sigaction(signals[i], NULL, &action) != 0 || action.sa_handler != SIG_IGN) continue;
-    action = (struct sigaction){.sa_handler = hand_on, .sa_flags = SA_RESTART};
+    bool alone = c->may_leave && signals[i] == SIGTERM;
+    action = (struct sigaction){.sa_handler = alone ? ask_to_leave : hand_on, .sa_flags = SA_RESTART};
     sigaction(signals[i], &action, NULL);
   }
 }

@@ -49,6 +49,8 @@ typedef struct SessionOptions {
   int world;                 /* 1..SESSION_MAX_RANKS */
   int timeout_ms;            /* limit without progress; 0: 60000 */
   bool hands_on;             /* ranks pass signals that ask for an end to the host */
+  bool may_leave;            /* with hands_on: a rank that gets SIGTERM asks to leave alone (session_leaving) */
+  int stopped_ms;            /* limit for a rank whose process is stopped; 0: timeout_ms */
   bool no_pinning;           /* leave the ranks' CPU sets unchanged */
   int threads;               /* per rank; 0: by the rule below */
   SessionStepText step_text; /* called from the watchdog's thread; may be NULL */
@@ -75,6 +77,9 @@ RtStatus session_run(Session *s, const void *payload, size_t bytes, RtError *err
 RtStatus session_wait(Session *s, RtError *error);
 /* The same for at most `ms` milliseconds; *done is false if the command still runs then. */
 RtStatus session_wait_for(Session *s, int ms, bool *done, RtError *error);
+
+/* Returns how many ranks have asked to leave. */
+int session_leaving(const Session *s);
 
 /* Returns the process id of a rank. */
 int session_rank_pid(const Session *s, int rank);

@@ -15,7 +15,8 @@
 typedef struct SessionControl {
   uint64_t magic, transport_offset, io_offset;
   int32_t world, host_pid;
-  uint32_t crowded, hands_on;
+  uint32_t crowded, hands_on, may_leave;
+  _Atomic uint32_t leaving; /* ranks that asked to leave */
 
   _Alignas(64) _Atomic uint32_t command; /* futex: number of the current command, from 1 */
   uint32_t kind, payload_bytes;          /* of that command */

@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/file.h"
@@ -21,6 +22,9 @@
 #include "base/statistics.h"
 #include "base/text.h"
 #include "program/artifact.h"
+#include "runtime/host/host.h"
+#include "runtime/launch/regroup.h"
+#include "runtime/train/checkpoint.h"
 #include "runtime/stub/stub.h"
 
 typedef enum Mode { NO, NEEDS, MAY, LATER } Mode;
@@ -63,6 +67,7 @@ typedef struct Line {
 } Line;
 
 static const char *program_name = "model";
+static char *const *arguments; /* argv */
 
 int stub_fail(int code, const char *format, ...) {
   char text[4096], shown[4096];
@@ -442,6 +447,12 @@ static int read_training(const Line *line, Training *t) {
   if (every && !whole_number(every, 1, LONG_MAX, &t->every))
     return stub_fail(APC_USAGE, "--every %s: expected a positive number", every);
   if (every && !t->checkpoint) return stub_fail(APC_USAGE, "--every needs --checkpoint DIR");
+  t->elastic = last(line, OPT_elastic) != NULL;
+  if (t->elastic && (last(line, OPT_profile) || last(line, OPT_trace)))
+    return stub_fail(APC_USAGE, "--%s cannot be combined with --elastic: its records end with the ranks",
+                     last(line, OPT_profile) ? "profile" : "trace");
+  bool goes_on = t->elastic && t->checkpoint && (!t->resume || regroup_round() > 0);
+  if (goes_on && checkpoint_exists(t->checkpoint)) t->resume = t->checkpoint;
   if (skip && !whole_number(skip, 0, LONG_MAX, &t->skip))
     return stub_fail(APC_USAGE, "--skip-nonfinite %s: expected a number", skip);
   if (bits && strcmp(bits, "16") != 0 && strcmp(bits, "32") != 0)
@@ -487,13 +498,15 @@ static int train(ApcModel *m, const Line *line) {
   if (!code) code = stub_train(m, &t, rows, last(line, OPT_json) || in_json(last(line, OPT_profile)));
   stub_log_close(rows);
   free(data);
+  if (!code && m->regroup) return LAUNCH_REGROUP;
   return code || events < 0 ? code : report(m, line);
 }
 
 /* Refuses options that need --steps. */
 static int check_training(const Line *line) {
-  static const OptionId of_training[] = {OPT_data, OPT_eval,       OPT_evals, OPT_bits,   OPT_shuffle,        OPT_save,
-                                         OPT_json, OPT_checkpoint, OPT_every, OPT_resume, OPT_skip_nonfinite, OPT_log};
+  static const OptionId of_training[] = {OPT_data,           OPT_eval, OPT_evals,      OPT_bits,  OPT_shuffle,
+                                         OPT_save,           OPT_json, OPT_checkpoint, OPT_every, OPT_resume,
+                                         OPT_skip_nonfinite, OPT_log,  OPT_elastic};
   for (size_t i = 0; i < sizeof of_training / sizeof *of_training; i++)
     if (last(line, of_training[i])) return stub_fail(APC_USAGE, "--%s needs --steps", options[of_training[i]].name);
   return 0;
@@ -525,17 +538,6 @@ static int run(ApcModel *m, const Line *line) {
   return code ? code : report(m, line);
 }
 
-static int check_ranks(const ApcModel *m, const Line *line) {
-  const Given *ranks = last(line, OPT_ranks);
-  long n;
-  if (!ranks) return 0;
-  if (!whole_number(ranks->value, 1, 1 << 20, &n))
-    return stub_fail(APC_USAGE, "--ranks %s: expected a positive number", ranks->value);
-  if (n == apc_ranks(m)) return 0;
-  return stub_fail(APC_USAGE, "--ranks %ld: this program was compiled for %d; compile it with another --target", n,
-                   apc_ranks(m));
-}
-
 static int describe(ApcModel *m, const Line *line) {
   const Given *g = last(line, OPT_describe);
   if (g->value && strcmp(g->value, "json") != 0) return stub_fail(APC_USAGE, "--describe=%s: expected json", g->value);
@@ -559,8 +561,7 @@ static bool runs_something(const Line *line) {
 
 static int use(ApcModel *m, const Line *line) {
   const Given *entry = last(line, OPT_entry);
-  int code = check_ranks(m, line);
-  if (code) return code;
+  int code = 0;
   if (entry && apc_select(m, entry->value)) return stub_fail_model(m, APC_USAGE);
   bool wanted = runs_something(line) || (apc_inputs(m) == 0 && !last(line, OPT_describe));
   if (text_of(line, OPT_metrics) && wanted) {
@@ -585,6 +586,20 @@ static int use(ApcModel *m, const Line *line) {
   return !code && last(line, OPT_describe) ? describe(m, line) : code;
 }
 
+/* Sets *ranks to the number of ranks that the program is to run with; 0: the first that it was compiled for. */
+static int wanted_ranks(const Line *line, const ApcLaunch *launch, int *ranks) {
+  const Given *given = last(line, OPT_ranks), *world = last(line, OPT_world);
+  long n = 0;
+  if (given && !whole_number(given->value, 1, 1 << 20, &n))
+    return stub_fail(APC_USAGE, "--ranks %s: expected a positive number", given->value);
+  int started = launch ? launch->place.world : world ? (int)strtol(world->value, NULL, 10) : 0;
+  if (!launch && regroup_round() > 0) started = 1; /* the last of a launcher's ranks */
+  if (given && started && n != started)
+    return stub_fail(APC_USAGE, "--ranks %ld: %d processes were started", n, started);
+  *ranks = started ? started : (int)n;
+  return 0;
+}
+
 static int open_and_use(const Line *line, ApcLaunch *launch, int timeout_ms) {
   const Given *weights = last(line, OPT_weights);
   const Given *tune = last(line, OPT_tune);
@@ -594,7 +609,10 @@ static int open_and_use(const Line *line, ApcLaunch *launch, int timeout_ms) {
                   .hands_on = last(line, OPT_steps) != NULL,
                   .tune = tune ? tune->value : NULL};
   ApcModel *m;
-  ApcStatus status = apc_load(NULL, &o, &m);
+  int ranks = 0;
+  int wrong = wanted_ranks(line, launch, &ranks);
+  if (wrong) return wrong;
+  ApcStatus status = host_load(NULL, &o, ranks, &m);
   const Given *threads = last(line, OPT_thread_count); /* launch_options has checked it */
   if (!status && threads && !launch) status = apc_set_threads(m, (int)strtol(threads->value, NULL, 10));
   int code = status ? stub_fail_model(m, status) : use(m, line);
@@ -604,8 +622,26 @@ static int open_and_use(const Line *line, ApcLaunch *launch, int timeout_ms) {
 
 /* ---- launchers */
 
+static ApcLaunch *elastic_ranks; /* for end_stuck; NULL if the ranks do not meet again */
+
+/* The ranks of an elastic run meet again after the round that ends with `code`.  Returns the exit code. */
+static int meet_again(ApcLaunch *ranks, int code) {
+  bool leaves = code == LAUNCH_REGROUP && *stub_asked() == 2;
+  fprintf(stderr, "note: elastic: rank %d %s\n", apc_launch_rank(ranks),
+          leaves                   ? "leaves"
+          : code == LAUNCH_REGROUP ? "meets the others again: their number changes"
+                                   : "meets the others again: a rank was lost");
+  fflush(stdout);
+  ApcStatus status = host_launch_again(ranks, code, leaves);
+  return status ? stub_fail((int)status, "%s", apc_launch_error(ranks)) : 0;
+}
+
 /* Called when another rank failed while this one is busy. */
-static void end_stuck(int code, const char *error) { _exit(stub_fail(code, "%s", error)); }
+static void end_stuck(int code, const char *error) {
+  code = stub_fail(code, "%s", error);
+  if (elastic_ranks && code != APC_BAD_INPUT && code != APC_USAGE) code = meet_again(elastic_ranks, code);
+  _exit(code);
+}
 
 static int launch_options(const Line *line, ApcLaunchOptions *o) {
   const Given *rank = last(line, OPT_rank), *world = last(line, OPT_world), *timeout = last(line, OPT_timeout);
@@ -628,6 +664,8 @@ static int launch_options(const Line *line, ApcLaunchOptions *o) {
   if (timeout && !milliseconds(timeout->value, &o->timeout_ms))
     return stub_fail(APC_USAGE, "--timeout %s: expected a time such as 60s or 500ms", timeout->value);
   if (last(line, OPT_steps)) o->asked = stub_asked();
+  if (last(line, OPT_elastic) && last(line, OPT_steps)) o->elastic = text_of(line, OPT_checkpoint);
+  o->argv = arguments;
   o->rank = (int)r;
   o->stuck = end_stuck;
   o->world = (int)w;
@@ -646,7 +684,13 @@ static int launch(const Line *line) {
   ApcLaunch *ranks = NULL;
   int code = launch_options(line, &o);
   if (code) return code;
+  if (o.elastic) mkdir(o.elastic, 0777); /* where ranks meet again; what fails here is said when it is written to */
   ApcStatus status = apc_launch(&o, &ranks);
+  bool ended = ranks && ranks->ended;
+  if (ended) fprintf(stderr, "note: elastic: the run has ended\n");
+  if (ended) apc_launch_close(ranks, 0);
+  if (ended) return 0;
+  if (ranks && ranks->elastic) stub_term_leaves(), elastic_ranks = ranks;
   if (*apc_launch_warning(ranks)) fprintf(stderr, "warning: %s\n", apc_launch_warning(ranks));
   bool serves = !status && ranks && apc_launch_rank(ranks) > 0;
   if (serves && o.asked) stub_listen();
@@ -657,6 +701,12 @@ static int launch(const Line *line) {
     if (apc_launch_tells(ranks)) stub_fail(code, "%s", apc_launch_error(ranks));
   }
   code = written(code); /* now, because closing may end the process */
+  if (host_launch_meets(ranks, code)) {
+    host_launch_leave(ranks, code);
+    code = meet_again(ranks, code);
+  } else if (!code && o.elastic && (!ranks || apc_launch_rank(ranks) == 0)) {
+    regroup_end(o.elastic);
+  }
   apc_launch_close(ranks, code);
   return code;
 }
@@ -674,6 +724,7 @@ int main(int argc, char **argv) {
   if (apc_is_rank(argc, argv)) return apc_rank_main(argc, argv);
   Line line = {0};
   if (argc > 0) program_name = argv[0];
+  arguments = argv;
   name_options();
   int code = parse(argc, argv, &line);
   if (!code && last(&line, OPT_help)) {

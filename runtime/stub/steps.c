@@ -15,10 +15,14 @@
 
 static volatile sig_atomic_t asked_to_stop;
 
+static volatile sig_atomic_t term_leaves;
+
 static void stop(int signal) {
-  (void)signal;
-  asked_to_stop = 1;
+  if (signal != SIGTERM || !term_leaves) asked_to_stop = 1;
+  else if (!asked_to_stop) asked_to_stop = 2;
 }
+
+void stub_term_leaves(void) { term_leaves = 1; }
 
 const volatile sig_atomic_t *stub_asked(void) { return &asked_to_stop; }
 
@@ -32,7 +36,7 @@ void stub_listen(void) {
 
 static bool is_asked(void *context) {
   (void)context;
-  return asked_to_stop;
+  return asked_to_stop == 1;
 }
 
 /* ---- printing */

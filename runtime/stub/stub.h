@@ -15,8 +15,10 @@ int stub_fail_model(const ApcModel *m, ApcStatus status);
 /* steps.c.  From here on SIGINT, SIGTERM and SIGUSR1 end a training run after the current step, and so does a standard
  * output without a reader.  Before, while ranks meet and weights are loaded, they end the process. */
 void stub_listen(void);
-/* Returns the flag that these signals set, for the ranks of a launcher. */
+/* Returns the flag that these signals set, for the ranks of a launcher: 1, or 2 for SIGTERM if that means to leave. */
 const volatile sig_atomic_t *stub_asked(void);
+/* From here on SIGTERM asks this rank to leave the run, which the others go on with. */
+void stub_term_leaves(void);
 
 /* Trains, prints the steps as JSON objects or as text, and adds them to the log, which may be NULL; returns the exit
  * code. */

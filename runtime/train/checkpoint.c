@@ -13,12 +13,21 @@
 #include "base/file.h"
 #include "base/safetensors_sums.h"
 #include "runtime/host/host.h"
+#include "runtime/launch/regroup.h"
 
 static const char format[] = "2"; /* from 2 on a checkpoint has checksums */
 
 static const char *first_of(const Diags *d) { return d->n ? d->items[0].message : "it cannot be used"; }
 
 static const char *path_in(Arena *a, const char *dir) { return arena_printf(a, "%s/checkpoint.safetensors", dir); }
+
+bool checkpoint_exists(const char *dir) {
+  Arena *a = arena_new();
+  struct stat st;
+  bool found = stat(path_in(a, dir), &st) == 0;
+  arena_free(a);
+  return found;
+}
 
 /* ---- writing */
 
@@ -43,6 +52,17 @@ ApcStatus checkpoint_can_write(ApcModel *m, const char *dir) {
   return code;
 }
 
+/* After ranks of a launcher have met again, an earlier rank 0 that is only stopped may still hold the file that it was
+ * writing.  So each round writes a file of its own first. */
+static ApcStatus write_states(ApcModel *m, Arena *a, const char *dir, const char *const *meta, int n) {
+  const char *path = path_in(a, dir);
+  if (!regroup_round() || !m->launched) return apc_write_entry(m, "states", path, meta, n);
+  const char *own = arena_printf(a, "%s/elastic/checkpoint.%d", dir, regroup_round());
+  ApcStatus status = apc_write_entry(m, "states", own, meta, n);
+  if (status || rename(own, path) == 0) return status;
+  return host_error(m, RT_BAD_INPUT, "%s: %s", path, strerror(errno));
+}
+
 /* "data x": the metadata key of the source of input x. */
 static const char *key_of(Arena *a, const DataSource *s) { return arena_printf(a, "data %s", s->input); }
 
@@ -56,9 +76,9 @@ ApcStatus checkpoint_write(ApcModel *m, const char *dir, int64_t steps, Dataset 
   meta[of++] = "checkpoint", meta[of++] = format;
   meta[of++] = SAFETENSORS_SUMS, meta[of++] = "";
   for (int i = 0; i < n; i++) meta[of++] = key_of(a, &sources[i]), meta[of++] = sources[i].text;
-  ApcStatus status = code ? APC_OK : apc_write_entry(m, "states", path_in(a, dir), meta, of / 2);
+  if (!code) code = write_states(m, a, dir, meta, of / 2);
   arena_free(a);
-  return status ? status : code;
+  return code;
 }
 
 ApcStatus checkpoint_save(ApcModel *m, const char *file) {

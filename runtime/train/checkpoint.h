@@ -15,6 +15,9 @@ ApcStatus checkpoint_can_write(ApcModel *m, const char *dir);
 /* Checks that a file can be written. */
 ApcStatus checkpoint_can_save(ApcModel *m, const char *file);
 
+/* True if the folder has a checkpoint, whole or not. */
+bool checkpoint_exists(const char *dir);
+
 /* Writes all states, the number of steps, and the data; data NULL: unknown. */
 ApcStatus checkpoint_write(ApcModel *m, const char *dir, int64_t steps, Dataset *data);
 /* Restores the states on the ranks if the file matches its checksums, and reports the check.  Warns if the data differ

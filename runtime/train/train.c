@@ -17,6 +17,8 @@
 #include "base/file.h"
 #include "runtime/train/checkpoint.h"
 #include "runtime/train/dataset.h"
+#include "runtime/train/elastic.h"
+#include "runtime/launch/regroup.h"
 #include "runtime/host/host.h"
 
 void trainer_say(const TrainWatch *w, bool warning, const char *format, ...) {
@@ -29,9 +31,9 @@ void trainer_say(const TrainWatch *w, bool warning, const char *format, ...) {
   w->say(w->context, warning, text);
 }
 
-/* True if this or another rank was asked to stop. */
+/* True if this or another rank was asked to stop, or all were asked to leave. */
 static bool is_asked(const ApcModel *m, const TrainWatch *w) {
-  return (w->asked && w->asked(w->context)) || apc_asked(m);
+  return (w->asked && w->asked(w->context)) || apc_asked(m) || (m->launched && host_leaving(m) == apc_ranks(m));
 }
 
 static double now_us(void) {
@@ -64,6 +66,8 @@ typedef struct Steps {
   int64_t made;
   long skipped; /* in a row, up to the last one */
   bool kept;    /* the ranks have saved the present values */
+  bool untold;  /* `last` was made, and the observer does not know yet */
+  StepMade last;
   double flops; /* model FLOPs of a step; all steps have the same sizes.  0: not computed yet */
 } Steps;
 
@@ -105,6 +109,16 @@ static ApcStatus not_finite(ApcModel *m, const Training *t, const Dataset *d, St
   return APC_OK;
 }
 
+/* Tells the observer of the step that was made. */
+static void tell_step(ApcModel *m, const Training *t, Steps *s) {
+  const StepMade *x = &s->last;
+  if (!s->untold) return;
+  s->untold = false;
+  metrics_step(m->metrics,
+               &(MetricsStep){x->step, x->loss, x->grad_norm, x->lr, x->us * 1e-6, x->samples, x->tokens, x->mfu});
+  if (t->watch.step) t->watch.step(t->watch.context, x);
+}
+
 static ApcStatus one_step(ApcModel *m, const Training *t, Dataset *d, Steps *s) {
   double values[RESULTS], begin = now_us();
   ApcStatus code = dataset_bind(m, d, s->made);
@@ -120,11 +134,9 @@ static ApcStatus one_step(ApcModel *m, const Training *t, Dataset *d, Steps *s) 
   s->skipped = 0;
   if (s->flops == 0) s->flops = program_flops(&m->artifact.program, m->ran_entry, m->symbols);
   const double mfu = s->flops / (us * 1e-6) / m->artifact.program.header->peak;
-  const StepMade step = {++s->made, values[LOSS],      values[GRAD_NORM], values[LR],
-                         us,        dataset_tokens(d), dataset_batch(d),  isfinite(mfu) ? mfu : NAN};
-  metrics_step(m->metrics, &(MetricsStep){step.step, step.loss, step.grad_norm, step.lr, us * 1e-6, step.samples,
-                                          step.tokens, step.mfu});
-  if (t->watch.step) t->watch.step(t->watch.context, &step);
+  s->last = (StepMade){++s->made, values[LOSS],      values[GRAD_NORM], values[LR],
+                       us,        dataset_tokens(d), dataset_batch(d),  isfinite(mfu) ? mfu : NAN};
+  s->untold = true;
   return APC_OK;
 }
 
@@ -213,29 +225,117 @@ static ApcStatus can_write(ApcModel *m, const Training *t) {
   return !code && t->checkpoint ? checkpoint_can_write(m, t->checkpoint) : code;
 }
 
-/* Makes the steps after `before`.  `eval`: NULL without --eval. */
-static ApcStatus make_steps(ApcModel *m, const Training *t, Dataset *d, Dataset *eval, int64_t before) {
-  Steps s = {.made = before};
-  const int64_t *made = &s.made;
+/* The run. */
+typedef struct Run {
+  ApcModel *m;
+  const Training *t;
+  Dataset *d, *eval; /* eval: NULL without --eval */
+  Elastic *elastic;  /* NULL without --elastic */
+  Steps s;
+  int64_t evaluated, written; /* steps made at the last evaluation and the last checkpoint; -1: none */
+} Run;
+
+/* Work at a step boundary: evaluation and checkpoint, if they are wanted here and were not done yet. */
+static ApcStatus at_boundary(Run *r, bool eval, bool checkpoint) {
+  ApcStatus code = APC_OK;
+  if (eval && r->evaluated != r->s.made) code = evaluate(r->m, r->t, r->eval, r->s.made);
+  if (!code && eval) r->evaluated = r->s.made;
+  if (!code && checkpoint && r->written != r->s.made) code = checkpoint_write(r->m, r->t->checkpoint, r->s.made, r->d);
+  if (!code && checkpoint) r->written = r->s.made;
+  return code;
+}
+
+/* Goes on with other ranks after a loss, if the run is elastic; else returns the status. */
+static ApcStatus recover(Run *r, ApcStatus code) {
+  if (!code || !r->elastic) return code;
+  code = elastic_recover(r->elastic, code, r->d, &r->s.made);
+  r->s.kept = r->s.untold = false;
+  return code;
+}
+
+/* Does the work of a boundary again until no rank is lost meanwhile. */
+static ApcStatus finish_boundary(Run *r, bool eval, bool checkpoint) {
+  ApcStatus code;
+  while ((code = at_boundary(r, eval, checkpoint)))
+    if ((code = recover(r, code))) break;
+  return code;
+}
+
+/* True if processes wait, and there is a plan for more ranks. */
+static bool has_place(const Run *r, int now) {
+  uint32_t worlds[ARTIFACT_MOST_WORLDS];
+  const int waiting = regroup_waiting(r->t->checkpoint);
+  return waiting && regroup_world(worlds, artifact_worlds(&r->m->artifact, worlds), now + waiting) > now;
+}
+
+/* For the ranks of a launcher: ends the round if ranks leave, or if others wait at a checkpoint and there is a plan for
+ * so many; then the run goes on in another round from the checkpoint. */
+static ApcStatus change_number(Run *r, bool checkpoint) {
+  const int now = apc_ranks(r->m), leaving = host_leaving(r->m);
+  const bool fewer = leaving && leaving < now, more = checkpoint && has_place(r, now);
+  if (!fewer && !more) return APC_OK;
+  ApcStatus code = finish_boundary(r, false, true);
+  r->m->regroup = !code;
+  return code;
+}
+
+/* Makes a step, and what is due after it. */
+static ApcStatus step_and_boundary(Run *r) {
+  const Training *t = r->t;
+  int64_t made = r->s.made;
+  ApcStatus code = recover(r, one_step(r->m, t, r->d, &r->s));
+  if (!code && r->s.made > made && r->elastic) code = recover(r, elastic_keep(r->elastic, r->s.made));
+  if (code || r->s.made <= made) return code; /* the step was dropped */
+  tell_step(r->m, t, &r->s);
+  bool eval = r->eval && t->evals && r->s.made % t->evals == 0;
+  bool checkpoint = t->checkpoint && t->every && r->s.made % t->every == 0;
+  code = finish_boundary(r, eval, checkpoint);
+  if (!code && t->elastic && r->m->launched && launched_elastic(r->m->launched)) code = change_number(r, checkpoint);
+  return code || !r->elastic ? code : recover(r, elastic_take_back(r->elastic, r->s.made, checkpoint));
+}
+
+/* Makes the steps after `before`. */
+static ApcStatus make_steps(Run *r, int64_t before) {
+  const Training *t = r->t;
+  const int64_t *made = &r->s.made;
   ApcStatus code = 0;
-  int64_t written = t->resume ? *made : -1, evaluated = -1;
-  while (*made < t->steps && !code && !is_asked(m, &t->watch)) {
-    code = one_step(m, t, d, &s);
-    if (code) break;
-    if (eval && t->evals && *made % t->evals == 0) code = evaluate(m, t, eval, evaluated = *made);
-    if (code || !t->checkpoint || !t->every || *made % t->every) continue;
-    code = checkpoint_write(m, t->checkpoint, *made, d);
-    written = *made;
-  }
-  bool asked = *made < t->steps && is_asked(m, &t->watch), nothing = asked && *made == before;
-  if (!code && t->checkpoint && written != *made && !nothing) code = checkpoint_write(m, t->checkpoint, *made, d);
+  r->s.made = before;
+  r->written = t->resume ? before : -1, r->evaluated = -1;
+  while (*made < t->steps && !code && !r->m->regroup && !is_asked(r->m, &t->watch)) code = step_and_boundary(r);
+  if (r->m->regroup) return code;
+  bool asked = *made < t->steps && is_asked(r->m, &t->watch), nothing = asked && *made == before;
+  if (!code && t->checkpoint && !nothing) code = finish_boundary(r, false, true);
   if (!code && asked) trainer_say(&t->watch, false, "asked to stop after step %" PRId64 " of %ld", *made, t->steps);
-  return code || !eval || evaluated == *made || asked ? code : evaluate(m, t, eval, *made);
+  return code || !r->eval || asked ? code : finish_boundary(r, true, false);
+}
+
+/* The ranks of a launcher meet again by themselves (runtime/launch/regroup.h). */
+static ApcStatus begin_elastic(Run *r) {
+  if (!r->t->elastic) return APC_OK;
+  if (!r->m->launched) return elastic_open(r->m, r->t, &r->elastic);
+  if (!r->t->checkpoint)
+    return host_error(r->m, RT_USAGE, "--elastic under a launcher needs --checkpoint DIR, from which the ranks go on");
+  if (!launched_elastic(r->m->launched)) {
+    trainer_say(&r->t->watch, true, "elastic: ranks over MPI end together when one is lost; start them again to go on");
+    return APC_OK;
+  }
+  trainer_say(&r->t->watch, false, "elastic: round %d, %d ranks; they meet again when their number changes",
+              regroup_round(), apc_ranks(r->m));
+  return APC_OK;
+}
+
+/* Writes the weights, again if ranks are lost meanwhile. */
+static ApcStatus save(Run *r) {
+  ApcStatus code;
+  while ((code = checkpoint_save(r->m, r->t->save)))
+    if ((code = recover(r, code))) break;
+  return code;
 }
 
 ApcStatus trainer_run(ApcModel *m, const Training *t) {
   Dataset *d = NULL, *eval = NULL;
   const DataSource *sources;
+  Run run = {.m = m, .t = t};
   int64_t made = 0;
   int n_sources;
   ApcStatus code = check_entry(m);
@@ -244,10 +344,13 @@ ApcStatus trainer_run(ApcModel *m, const Training *t) {
   if (!code && t->eval.n) code = open_evaluation(m, t, &eval);
   if (!code) code = can_write(m, t);
   if (!code && t->checkpoint) code = dataset_sources(m, d, &sources, &n_sources); /* their identities at the start */
-  if (!code && t->resume) code = checkpoint_read(m, t->resume, &made, d, &t->watch);
+  run.d = d, run.eval = eval;
+  if (!code) code = begin_elastic(&run);
+  if (!code && t->resume) code = recover(&run, checkpoint_read(m, t->resume, &made, d, &t->watch));
   if (!code && t->watch.begun) t->watch.begun(t->watch.context, made);
-  if (!code) code = make_steps(m, t, d, eval, made);
-  if (!code && t->save) code = checkpoint_save(m, t->save);
+  if (!code) code = make_steps(&run, made);
+  if (!code && t->save && !m->regroup) code = save(&run);
+  elastic_close(run.elastic);
   host_unbind(m, "step");
   dataset_close(m, d);
   dataset_close(m, eval);

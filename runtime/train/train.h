@@ -56,6 +56,7 @@ typedef struct Training {
   const char *save;                /* file for the trained weights; NULL: none */
   const char *checkpoint, *resume; /* folders; NULL: none */
   long every;                      /* steps between checkpoints; 0: at the end */
+  bool elastic;                    /* go on with other numbers of ranks when ranks are lost, leave or come back */
   long skip;                       /* limit of consecutive steps that may be undone because they are not finite */
   TrainWatch watch;
 } Training;

@@ -78,7 +78,8 @@ foreach(name
     unequal
     unfit
     unknown
-    usage)
+    usage
+    world)
   apc_test(NAME cli.${name} COMMAND ${APC_BASH} ${CMAKE_CURRENT_LIST_DIR}/${name}.sh ${CMAKE_BINARY_DIR}/apc ${needs_of_${name}})
 endforeach()
 
@@ -99,6 +100,7 @@ foreach(name kills renames)
 endforeach()
 
 # A rank of a training run is killed, 20 times.
+apc_test(NAME cli.elastic COMMAND /usr/bin/python3 ${CMAKE_CURRENT_LIST_DIR}/elastic.py ${CMAKE_BINARY_DIR}/apc)
 apc_test(NAME cli.train_kills COMMAND /usr/bin/python3 ${CMAKE_CURRENT_LIST_DIR}/train_kills.py ${CMAKE_BINARY_DIR}/apc)
 # Wrong training steps are caught without a run.
 apc_test(NAME cli.train_faults COMMAND /usr/bin/python3 ${CMAKE_CURRENT_LIST_DIR}/train_faults.py ${CMAKE_BINARY_DIR}/apc

@@ -1,0 +1,318 @@
+#!/usr/bin/env python3
+"""tests/cli/elastic.py APC [TIMES [SEED]] - training goes on when ranks are lost, leave or come back (--elastic).
+
+First for ranks that the program starts itself, then for those of a launcher, which meet again over TCP.
+
+Ranks are killed, stopped and asked to leave after steps that the test chooses by what the program has printed, at
+random moments within a step.  Every step must be there once, with the loss of an undisturbed run, and nothing may be
+left of the run.  bench/elastic.py does the same for long; with TIMES, ranks of a launcher are lost so often, in random
+ways, and come back, with a line about each."""
+import contextlib
+import ctypes
+import json
+import os
+import pathlib
+import random
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+import numpy as np
+
+APC = str(pathlib.Path(sys.argv[1]).resolve())
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+DATA = ["--data", "x=@x.npy", "--data", "labels=@y.npy"]
+failed = 0
+
+
+def check(what, ok):
+    global failed
+    failed += not ok
+    if not ok:
+        print("FAILED", what)
+
+
+class Run:
+    """A run whose lines are read as they come."""
+
+    def __init__(self, *options, program="./trainer"):
+        line = [program, "--json", *DATA, *options]
+        self.process = subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.steps, self.said, self.changed = [], [], threading.Condition()
+        self.readers = [threading.Thread(target=self.read, args=x)
+                        for x in ((self.process.stdout, self.steps, json.loads), (self.process.stderr, self.said, str))]
+        for reader in self.readers:
+            reader.start()
+
+    def read(self, stream, items, convert):
+        for line in stream:
+            with self.changed:
+                items.append(convert(line))
+                self.changed.notify_all()
+
+    def until(self, done):
+        with self.changed:
+            return self.changed.wait_for(done, timeout=300)
+
+    def ranks(self):
+        """The rank processes: rank -> process id."""
+        found = {}
+        for children in pathlib.Path(f"/proc/{self.process.pid}/task").glob("*/children"):
+            try:
+                text = children.read_text()
+            except OSError:  # the thread has ended
+                continue
+            for one in text.split():
+                try:
+                    words = pathlib.Path(f"/proc/{one}/cmdline").read_bytes().split(b"\0")
+                    found[int(words[words.index(b"--rank") + 1])] = int(one)
+                except (OSError, ValueError):
+                    continue
+        return found
+
+    def text(self):
+        return "".join(self.said)
+
+    def lose(self, after, how, rank):
+        """After that many steps sends a rank a signal, and waits until the run goes on."""
+        check(f"{after} steps", self.until(lambda: len(self.steps) >= after))
+        changes = self.text().count(" after step ")
+        time.sleep(random.random() * 0.02)
+        ranks = self.ranks()
+        while rank not in ranks:  # they are just being started
+            time.sleep(0.005)
+            ranks = self.ranks()
+        os.kill(ranks[rank], how)
+        check(f"it goes on after {how}", self.until(lambda: self.text().count(" after step ") > changes))
+
+    def end(self, code=0):
+        got = self.process.wait(timeout=300)
+        for reader in self.readers:
+            reader.join()
+        check(f"exit {got}, not {code}: {self.text()}", got == code)
+        return [x["loss"] for x in self.steps]
+
+
+def compare(what, run, first=1):
+    """Ends the run, and compares its losses with those of an undisturbed run of as many steps."""
+    run.process.send_signal(signal.SIGINT)
+    got = run.end()
+    last = run.steps[-1]["step"]
+    check(f"{what}: every step once", [x["step"] for x in run.steps] == list(range(first, last + 1)))
+    wanted = Run("--steps", str(last)).end()[first - 1:]
+    check(f"{what}: the losses of an undisturbed run",
+          len(got) == len(wanted) and all(abs(x - y) <= 1e-5 * abs(y) for x, y in zip(got, wanted)))
+
+
+def nothing_left(what):
+    left = []
+    for exe in pathlib.Path("/proc").glob("[0-9]*/exe"):
+        try:
+            left += [exe.parent.name] if os.readlink(exe).startswith(os.getcwd()) else []
+        except OSError:
+            continue
+    check(f"{what}: processes {left}", not left)
+    check(f"{what}: files", not list(pathlib.Path(".").rglob("*.part")))
+
+
+def compiled(name, *options):
+    subprocess.run([APC, str(ROOT / "examples/mlp.apc"), "-q", "-D", "layers=2", "-D", "d=12", "--train", "mse", "--batch",
+                    "12", "--optimizer", "adamw(lr=.01)", *options, "-o", name], check=True)
+
+
+# ---- ranks of a launcher
+
+class Launched:
+    """Four ranks with torchrun's variables; their lines are read as they come."""
+
+    def __init__(self, folder):
+        probe = socket.socket()
+        probe.bind(("127.0.0.1", 0))
+        self.port, self.folder = probe.getsockname()[1], folder
+        probe.close()
+        self.steps, self.said, self.changed, self.readers = [], [], threading.Condition(), []
+        self.processes = [None] * 4
+        for rank in range(4):
+            self.start(rank)
+
+    def start(self, rank):
+        env = dict(os.environ, RANK=str(rank), WORLD_SIZE="4", LOCAL_RANK=str(rank), LOCAL_WORLD_SIZE="4",
+                   MASTER_ADDR="127.0.0.1", MASTER_PORT=str(self.port), OMP_NUM_THREADS="1")
+        line = ["./trainer", "--json", *DATA, "--steps", "100000000", "--elastic", "--checkpoint", self.folder,
+                "--every", "20"]
+        p = self.processes[rank] = subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                                                    env=env)
+        for x in ((p.stdout, self.steps, json.loads), (p.stderr, self.said, str)):
+            self.readers.append(threading.Thread(target=Run.read, args=(self, *x)))
+            self.readers[-1].start()
+
+    def until_ranks(self, numbers, after):
+        """Waits for a round of so many ranks that begins after so many lines were said, and for steps of it."""
+        texts = [f", {n} ranks; they meet" for n in numbers]
+        with self.changed:
+            found = self.changed.wait_for(lambda: any(t in x for x in self.said[after:] for t in texts), 120)
+            check(f"{numbers} ranks: {self.said[after:]}", found)
+            made = len(self.steps)
+            check(f"{numbers} ranks make steps", self.changed.wait_for(lambda: len(self.steps) > made + 25, 120))
+            return len(self.said)
+
+
+def cut_off(pid):
+    """Shuts all connections of a process down, as a network that is closed does."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    process = libc.syscall(434, pid, 0)  # pidfd_open
+    for fd in os.listdir(f"/proc/{pid}/fd"):
+        mine = libc.syscall(438, process, int(fd), 0)  # pidfd_getfd
+        if mine < 0:
+            continue
+        if os.readlink(f"/proc/self/fd/{mine}").startswith("socket:"):
+            with contextlib.suppress(OSError), socket.socket(fileno=os.dup(mine)) as one:
+                one.shutdown(socket.SHUT_RDWR)
+        os.close(mine)
+    os.close(process)
+
+
+def launched():
+    run = Launched("met")
+    said = run.until_ranks([4], 0)
+    run.processes[0].kill()
+    said = run.until_ranks([3], said)
+    cut_off(run.processes[2].pid)  # all processes are there still: one that comes late is taken back later
+    said = run.until_ranks([3], said)
+    run.processes[3].send_signal(signal.SIGSTOP)
+    said = run.until_ranks([2], said)
+    run.processes[3].send_signal(signal.SIGCONT)
+    said = run.until_ranks([3], said)
+    run.processes[0].wait()
+    run.start(0)
+    said = run.until_ranks([4], said)
+    run.processes[1].send_signal(signal.SIGTERM)
+    said = run.until_ranks([3], said)
+    check("the rank that left", run.processes[1].wait(timeout=60) == 0)
+    end_launched(run, 2, (0, 2, 3))
+
+
+def end_launched(run, first, ranks):
+    """Ends the run by a signal to one rank, and compares it with an undisturbed one."""
+    run.processes[first].send_signal(signal.SIGINT)
+    check("the others end", [run.processes[r].wait(timeout=60) for r in ranks] == [0] * len(ranks))
+    for reader in run.readers:
+        reader.join()
+    last = max(x["step"] for x in run.steps)
+    wanted = Run("--steps", str(last)).end()
+    check("every step", {x["step"] for x in run.steps} == set(range(1, last + 1)))
+    check("their losses", all(abs(x["loss"] - wanted[x["step"] - 1]) <= 1e-5 * abs(x["loss"]) for x in run.steps))
+    check(f"files: {os.listdir('met')}", os.listdir("met") == ["checkpoint.safetensors"])
+    nothing_left("a launcher")
+
+
+def lose_one(run, how, rank):
+    """Loses one rank of a launcher, or two, until the others go on; then lets it come back.  The seconds of both."""
+    begun, said, pair = time.monotonic(), len(run.said), [rank, (rank + 1) % 4][:1 + (how == "two")]
+    for one in pair:
+        p = run.processes[one]
+        {"killed": p.kill, "two": p.kill, "stopped": lambda p=p: p.send_signal(signal.SIGSTOP),
+         "asked": lambda p=p: p.send_signal(signal.SIGTERM), "cut off": lambda p=p: cut_off(p.pid)}[how]()
+    with run.changed:
+        on = run.changed.wait_for(lambda: any(" ranks; they meet" in x for x in run.said[said:]), 60)
+    on_s = time.monotonic() - begun
+    for one in pair:
+        if how == "stopped":
+            run.processes[one].send_signal(signal.SIGCONT)
+        elif how != "cut off":
+            run.processes[one].wait(timeout=60)
+            run.start(one)
+    with run.changed:
+        back = run.changed.wait_for(lambda: any(" 4 ranks; they meet" in x for x in run.said[said:]), 60)
+    check(f"{how}: {run.said[said:]}", on and back)
+    return on_s, time.monotonic() - begun
+
+
+def often(times):
+    run = Launched("met")
+    run.until_ranks([4], 0)
+    for number in range(times):
+        time.sleep(random.random() * 0.3)
+        how, rank = random.choice(["killed", "stopped", "cut off", "asked", "two"]), random.randrange(4)
+        on, back = lose_one(run, how, rank)
+        print(f"{number}: rank {rank} {how}: the others go on after {on:.2f} s, four again after {back:.2f} s", flush=True)
+    end_launched(run, 0, (0, 1, 2, 3))
+    return 1 if failed else 0
+
+
+def main():
+    random.seed(int(sys.argv[3]) if len(sys.argv) > 3 else os.getpid())
+    r = np.random.default_rng(0)
+    x = r.standard_normal((40, 12)).astype("f4")
+    np.save("x.npy", x), np.save("y.npy", np.tanh(x @ r.standard_normal((12, 12)).astype("f4")))
+    compiled("trainer", "--target", "cpux4", "--world", "4,3,2")
+    if len(sys.argv) > 2:
+        return often(int(sys.argv[2]))
+    endless = ["--steps", "100000000", "--elastic"]
+
+    # Ranks are lost, and come back ten steps later.
+    run = Run(*endless)
+    run.lose(20, signal.SIGKILL, 0)
+    run.lose(100, signal.SIGSTOP, random.randrange(3))
+    run.lose(150, signal.SIGTERM, random.randrange(3))
+    run.until(lambda: run.text().count("4 ranks go on") == 3)
+    compare("three losses", run)
+    said = run.text()
+    check("killed: " + said, "rank 0 was killed by signal 9" in said and "3 ranks go on after step" in said)
+    check("stopped: " + said, " is stopped" in said and "states from memory" in said)
+    check("asked: " + said, "1 rank asked to leave" in said)
+    check("started again: " + said, "1 rank started again; 4 ranks go on" in said)
+    check("size and cost: " + said, "3 ranks lost" in said and "two copies of all states in memory, " in said)
+    nothing_left("three losses")
+
+    # Before there is a copy; then with checkpoints, after one of which ranks come back; then the whole run is killed,
+    # and the same command goes on from the checkpoint.
+    line = [*endless, "--checkpoint", "kept", "--every", "50", "--log", "log.csv"]
+    run = Run(*line)
+    run.lose(0, signal.SIGKILL, 1)
+    check("from the beginning: " + run.text(), "3 ranks go on after step" in run.text())
+    check("back at the checkpoint", run.until(lambda: "1 rank started again; 4 ranks go on after step" in run.text()))
+    back = int(run.text().split("1 rank started again; 4 ranks go on after step ")[1].split(",")[0])
+    check(f"back at step {back}", back % 50 == 0)
+    run.until(lambda: len(run.steps) >= 120)
+    run.process.kill()
+    run.end(-signal.SIGKILL)
+    again = Run(*line)
+    check("it goes on from a checkpoint", again.until(lambda: again.steps))
+    first = again.steps[0]["step"]
+    check(f"from step {first}", first > 100 and first % 50 == 1)
+    again.until(lambda: len(again.steps) >= 20)
+    compare("again", again, first)
+    rows = pathlib.Path("log.csv").read_text().split()[1:]
+    check("the log has every step once", [int(x.split(",")[0]) for x in rows] == list(range(1, again.steps[-1]["step"] + 1)))
+    nothing_left("checkpoints")
+
+    # Ranks that are lost again and again, with no step in between, end the run; so does one that cannot be replaced.
+    compiled("one", "--target", "cpux2", "--world", "2,1")
+    run = Run(*endless, program="./one")
+    while run.process.poll() is None:
+        for one in run.ranks().values():
+            try:
+                os.kill(one, signal.SIGKILL)
+            except OSError:
+                continue
+    run.end(6)
+    check("no step: " + run.text(), "no step was made since the last rank was lost; the run ends" in run.text())
+    nothing_left("no step")
+
+    launched()
+
+    for code, text, options in ((2, "--profile cannot be combined with --elastic", ["--steps", "2", "--profile"]),
+                                (2, "--elastic needs --steps", [])):
+        p = subprocess.run(["./trainer", "--elastic", *options], capture_output=True, text=True)
+        check(f"{options}: {p.stderr}", p.returncode == code and text in p.stderr)
+    return 1 if failed else 0
+
+
+with tempfile.TemporaryDirectory() as place:
+    os.chdir(place)
+    sys.exit(main())
