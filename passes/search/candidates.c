@@ -300,8 +300,8 @@ int most_stages(const Search *s) {
   return n > 1 ? n : 1;
 }
 
-/* True if an entry looks up rows of a state, such as the slot of one sequence: then all of them must be there at once,
- * whereas micro-batches would each have some (V17). */
+/* True if an entry looks up rows of a state that it has updated, such as the slot of one sequence in a cache: then all
+ * of them must be there at once, whereas micro-batches would each have some (V17).  Not so weights that are trained. */
 static bool looks_up_rows(const Module *m) {
   for (size_t i = 0; i < m->funcs.n; i++) {
     const Func *f = m->funcs.items[i];
@@ -309,8 +309,9 @@ static bool looks_up_rows(const Module *m) {
       const Op *op = &f->ops.items[k];
       if (op->kind != OP_gather || op_int(op, AT_axis, 0) != 0) continue;
       const Op *from = op_of(f, op->in[0]);
+      bool updated = from->kind == OP_update;
       while (from->kind == OP_update) from = op_of(f, from->in[0]);
-      if (from->kind == OP_read) return true;
+      if (updated && from->kind == OP_read) return true;
     }
   }
   return false;
