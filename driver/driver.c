@@ -248,30 +248,8 @@ void driver_make_for(Build *b, const DeviceTraits *device) {
   b->device = device;
 }
 
-/* True if rows of the batch have positions, lengths or counts of their own. */
-static bool has_rows(const Func *f, const Op *op) {
-  int rank = 0;
-  for (int i = 0; i < op->nin; i++) {
-    bool counts = op->kind == OP_rope ? i == 1 : op->kind == OP_update ? i >= 2 : op->kind == OP_attention && i >= 3;
-    if (counts && i < 6) rank += type_of(f, op->in[i])->rank;
-  }
-  return op->kind == OP_update ? rank > 0 || op->nin > 3 : rank > (op->kind == OP_rope ? 1 : 2);
-}
-
-/* Returns an operation whose kernels are only those of CPUs; NULL if there is none. */
-static const Op *first_with_rows(const Module *m) {
-  for (size_t i = 0; i < m->funcs.n; i++)
-    for (size_t k = 0; k < m->funcs.items[i]->ops.n; k++)
-      if (has_rows(m->funcs.items[i], &m->funcs.items[i]->ops.items[k])) return &m->funcs.items[i]->ops.items[k];
-  return NULL;
-}
-
 bool driver_can_compile(const Build *b, const DeviceTraits *device) {
   const ModelOptions *o = &b->options.model;
-  const Op *rows = device->kind == DEVICE_cpu ? NULL : first_with_rows(b->model.m);
-  if (rows)
-    return diag_error(o->diags, DIAG_later_rows, rows->loc,
-                      "%s: each row has a position, length or count of its own, which runs on CPUs only", rows->name);
   const char *names = device->kind == DEVICE_cpu ? NULL : opaque_ruled(o->arena, b->model.m);
   return !names ||
          diag_error(o->diags, DIAG_later_op, (Loc){0}, "%s: the kernel of such an operator runs on CPUs only", names);

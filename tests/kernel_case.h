@@ -26,7 +26,6 @@ typedef struct Case {
   int64_t *symbols;
   bool here;       /* it runs in this quarter (test.h) */
   UnitList *apart; /* the units without joined followers, for the CPU only; NULL unless `units` have those */
-  bool on_cpus;    /* GPUs have no kernels for it */
   struct Case *next;
 } Case;
 
@@ -260,7 +259,7 @@ static void fill_inputs(Case *c, uint64_t seed) {
   }
 }
 
-static bool joining, on_cpus; /* for the cases that are added */
+static bool joining; /* for the cases that are added */
 
 static DeviceKind case_device = DEVICE_cpu; /* the device that cases are legalised for; only cases for CPUs are printed
                                                at once */
@@ -269,7 +268,7 @@ static void add_case(const char *name, InterpProgram p, uint64_t seed) {
   Case *c = calloc(1, sizeof *c);
   *c = (Case){
       .name = arena_strdup(p.arena, name), .p = p, .f = module_func(p.m, "r"), .symbols = interp_symbols(p.m, p.arena)};
-  c->here = in_quarter(ncases++), c->on_cpus = on_cpus;
+  c->here = in_quarter(ncases++);
   c->p.options.symbols = c->symbols;
   fill_inputs(c, seed);
   if (!tool_program_run(&c->p, "r")) {

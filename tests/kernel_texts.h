@@ -281,9 +281,9 @@ static void long_attentions(void) {
             " : f32[1,2,1,40,64], f32[1,2,1,40], f32[1,2,1,40]\n" OUT("y") OUT("x") OUT("z"));
 }
 
-/* Rows of the batch with positions, lengths and counts of their own, which only kernels of CPUs have; also beside ones
- * for all rows.  Inputs are from 0 to 3. */
-static __attribute__((unused)) void positions_of_rows(void) {
+/* Rows of the batch with positions, lengths and counts of their own, also beside ones for all rows.  Inputs are from 0
+ * to 3. */
+static void positions_of_rows(void) {
   static const struct {
     const char *type, *q, *bg, *rows, *t, *k, *from; /* from: of the queries, b times */
   } list[] = {{"f32", "b,2,4,1", "b,2", "1", "150", "20", "40"},    /* few rows; ends of blocks and beyond */

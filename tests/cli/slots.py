@@ -217,11 +217,14 @@ def cancelled(work):
         check("its slot is free", engine.slots == [None] * 3)
 
 
-def refused(work):
+def on_gpus(work):
     args = [word for name, v in {**SIZES, "cache": 1, "slots": 1}.items() for word in ("-D", f"{name}={v}")]
-    r = subprocess.run([f"{build}/apc", f"{root}/examples/llama.apc", *args, "--dim", "batch=2", "--target", "dgx-h100x1",
-                        "-o", f"{work}/gpu"], capture_output=True, text=True)
-    check("GPUs", r.returncode == 5 and "APC0645" in r.stderr and "runs on CPUs only" in r.stderr, r.stderr)
+    r = subprocess.run([f"{build}/apc", "plan", f"{root}/examples/llama.apc", *args, "--dim", "batch=2", "--target",
+                        "dgx-h100x1", f"--emit=cuda={work}/gpu.cu"], capture_output=True, text=True)
+    check("kernels for GPUs", r.returncode == 0, r.stderr)
+    with open(f"{work}/gpu.cu") as f:
+        text = f.read()
+    check("of rows", all(word in text for word in ("update_rows_4((", "b.query_position += own", "*position = a.p1 +")))
 
 
 with tempfile.TemporaryDirectory() as folder:
@@ -232,6 +235,6 @@ with tempfile.TemporaryDirectory() as folder:
     examples_in_c(tokens, folder)
     served(tokens, folder)
     cancelled(folder)
-    refused(folder)
+    on_gpus(folder)
 print(f"{failed} failures")
 sys.exit(failed > 0)

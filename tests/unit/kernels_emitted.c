@@ -353,7 +353,7 @@ static void cuda_cases(void) {
   const CudaKernel **of = ARENA_ARRAY(a, const CudaKernel *, ncases);
   int n = 0;
   for (const Case *c = cases; c; c = c->next) {
-    if (c->apart || c->on_cpus) continue;
+    if (c->apart) continue;
     count(c, of[n++] = cuda_kernels(c->p.m, c->f, c->units, c->here ? &dialect : &others));
     splits += count_splits(c), joined += count_joined(c);
     decoding += count_decoding(c);
@@ -368,7 +368,7 @@ static void cuda_cases(void) {
   if (!ncpus || !r.library) return;
   n = 0;
   for (const Case *c = cases; c; c = c->next) {
-    if (c->apart || c->on_cpus) continue;
+    if (c->apart) continue;
     d.kernels = of[n++];
     if (!c->here) continue;
     for (d.descending = 0; d.descending < 2; d.descending++) {
@@ -397,9 +397,6 @@ static void all_shapes(void) {
 int main(void) {
   make_cases();
   RUN(growing_cases);
-  on_cpus = true;
-  RUN(positions_of_rows);
-  on_cpus = false;
   RUN(compile_for_cpus);
   RUN(cpu_cases);
   RUN(growing_is_part_of_attention);
