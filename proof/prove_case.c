@@ -312,6 +312,9 @@ static bool case_update(const Case *c) {
     if (!span_unify(c->p, &c->in[0].dims[d], &c->in[1].dims[d], &c->out->dims[d]))
       return prove_fail(c->p, "operands hold different parts of dimension %d", d);
   }
+  for (int i = 2; i < c->op->nin; i++)
+    if (c->in[i].rank && !span_unify(c->p, &c->out->dims[0], &c->in[i].dims[0], &c->out->dims[0]))
+      return prove_fail(c->p, "positions and rows are of different parts of dimension 0");
   if (!span_is_whole(c->p, &c->in[1].dims[axis], global_in(c, 1)->dims[axis]))
     return prove_fail(c->p, "the update is cut along its own dimension");
   Span *held = &c->out->dims[axis];

@@ -69,6 +69,7 @@ static void make_cases(void) {
   RUN(tiled_attentions);
   RUN(attention_gradients);
   RUN(masked_attentions);
+  RUN(positions_of_rows);
   RUN(dots);
   RUN(windows);
   RUN(equal_lines);

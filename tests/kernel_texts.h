@@ -281,6 +281,59 @@ static void long_attentions(void) {
             " : f32[1,2,1,40,64], f32[1,2,1,40], f32[1,2,1,40]\n" OUT("y") OUT("x") OUT("z"));
 }
 
+/* Rows of the batch with positions, lengths and counts of their own, also beside ones for all rows.  Inputs are from 0
+ * to 3. */
+static void positions_of_rows(void) {
+  static const struct {
+    const char *type, *q, *bg, *rows, *t, *k, *from; /* from: of the queries, b times */
+  } list[] = {{"f32", "b,2,4,1", "b,2", "1", "150", "20", "40"},    /* few rows; ends of blocks and beyond */
+              {"f32", "b,2,2,s", "b,2", "s", "200", "64", "37"},    /* many rows */
+              {"f32", "b,1,1,2", "b,1", "2", "1100", "64", "500"},  /* several chunks */
+              {"bf16", "b,2,1,3", "b,2", "3", "70", "36", "1"},
+              {"f64", "b,1,2,2", "b,1", "2", "70", "8", "30"}};
+  text_case("update of rows", IN("x", "f32[b,2,10,4]") IN("u", "f32[b,2,3,4]") IN("p", "i64[b]") IN("n", "i64[b]")
+            IN("one", "i64[]")
+            "  %two = const {value=2} : i64[b]\n  %less = sub %n, %two : i64[b]\n"
+            "  %y = update %x, %u, %p {axis=2, start=0} : f32[b,2,10,4]\n"
+            "  %z = update %x, %u, %p, %n {axis=2, start=2} : f32[b,2,10,4]\n"
+            "  %w = update %x, %u, %one, %n {axis=2, start=-8} : f32[b,2,10,4]\n"
+            "  %v = update %x, %u, %p, %one {axis=2, start=0} : f32[b,2,10,4]\n"
+            "  %t = update %x, %u, %one, %less {axis=2, start=0} : f32[b,2,10,4]\n"
+            OUT("y") OUT("z") OUT("w") OUT("v") OUT("t"));
+  text_case("rope of rows", IN("x", "f32[b,2,s,3,8]") IN("h", "bf16[b,s,3,64]")
+            IN("p", "i64[b,s]") "  %q = mul %p, %p : i64[b,s]\n"
+            "  %y = rope %x, %q {base=10000, interleaved=0} : f32[b,2,s,3,8]\n"
+            "  %z = rope %x, %p {base=500, interleaved=1} : f32[b,2,s,3,8]\n"
+            "  %w = rope %h, %q {base=10000, interleaved=0} : bf16[b,s,3,64]\n" OUT("y") OUT("z") OUT("w"));
+  for (size_t i = 0; i < sizeof list / sizeof *list; i++)
+    for (int own = 1; own < 8; own += i ? 3 : 1) { /* bits: queries, keys, lengths of their own */
+      Arena *a = arena_new();
+      const char *type = list[i].type, *q = list[i].q, *sums = strcmp(type, "f64") == 0 ? "f64" : "f32";
+      Text t = {.arena = a};
+      text_printf(&t, "  %%q = input {name=\"q\"} : %s[%s,%s] @{}\n  %%k = input {name=\"k\"} : %s[%s,%s,%s] @{}\n"
+                  "  %%v = input {name=\"v\"} : %s[%s,%s,40] @{}\n", type, q, list[i].k, type, list[i].bg, list[i].t,
+                  list[i].k, type, list[i].bg, list[i].t);
+      text_printf(&t, "  %%of = iota {axis=0, start=0} : i64[b]\n  %%by = const {value=%s} : i64[b]\n"
+                  "  %%at = mul %%of, %%by : i64[b]\n  %%s = iota {axis=0, start=1} : i64[%s]\n"
+                  "  %%t = iota {axis=0, start=0} : i64[%s]\n", list[i].from, list[i].rows, list[i].t);
+      if (own & 1)
+        text_printf(&t, "  %%ats = broadcast %%at {dims=[0]} : i64[b,%s]\n"
+                    "  %%ss = broadcast %%s {dims=[1]} : i64[b,%s]\n  %%i = add %%ats, %%ss : i64[b,%s]\n",
+                    list[i].rows, list[i].rows, list[i].rows);
+      if (own & 2)
+        text_printf(&t, "  %%ofs = broadcast %%of {dims=[0]} : i64[b,%s]\n"
+                    "  %%ts = broadcast %%t {dims=[1]} : i64[b,%s]\n  %%j = sub %%ts, %%ofs : i64[b,%s]\n", list[i].t,
+                    list[i].t, list[i].t);
+      if (own & 4) text_add(&t, "  %n = mul %at, %of : i64[b]\n");
+      else text_add(&t, "  %n = const {value=60} : i64[]\n");
+      text_printf(&t, "  %%y, %%m, %%z = attention %%q, %%k, %%v, %s, %s, %%n {scale=0.5, causal=%d, sums=1}"
+                  " : %s[%s,40], %s[%s], %s[%s]\n" OUTF("y") OUTF("m") OUTF("z"), own & 1 ? "%i" : "%s",
+                  own & 2 ? "%j" : "%t", own != 6, type, q, sums, q, sums, q);
+      text_case(arena_printf(a, "attention of rows %s %s %d", type, q, own), text_str(&t));
+      arena_free(a);
+    }
+}
+
 /* More rows and keys than a tile of a GPU, never a multiple; rows that see no key, keys that no row sees. */
 static void tiled_attentions(void) {
   static const char *const types[] = {"f32", "f16", "bf16"};

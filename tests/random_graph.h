@@ -382,8 +382,12 @@ static Val make_scatter(Making *k) {
 static Val make_update(Making *k) {
   Access a;
   if (!access_of(k, any(k), &a)) return 0;
-  Val in[] = {a.x, operand(k, a.rank, a.dims), index_of(k, 0, NULL)};
-  return build_op(&k->b, &(OpSpec){.kind = OP_update, .nin = 3, .in = in, .nattrs = 2, .attrs = a.attrs});
+  const Expr *const *rows = type(k, a.x)->dims; /* of dimension 0 */
+  bool first = a.axis == 0, counted = below(k->r, 3) == 0;
+  Val in[4] = {a.x, operand(k, a.rank, a.dims)};
+  for (int i = 2; i < 3 + counted; i++)
+    if (!(in[i] = index_of(k, !first && below(k->r, 2), rows))) return 0;
+  return build_op(&k->b, &(OpSpec){.kind = OP_update, .nin = 3 + counted, .in = in, .nattrs = 2, .attrs = a.attrs});
 }
 
 /* Floats are sorted; their indices are not continuous. */

@@ -172,11 +172,14 @@ static Val make_composite_of_several(Making *k) {
   Module *m = k->m;
   const Expr *b = any_extent(k), *g = any_extent(k), *s = any_extent(k), *t = any_extent(k), *two = ex_const(m, 2),
              *four = ex_const(m, 4);
-  if (k->nintegers + 4 > MAX_POOL) return 0;
+  int own = below(k->r, 3) ? 0 : 1 + below(k->r, 7); /* bits: queries, keys, lengths of each row of the batch */
+  const bool each[] = {own & 1, own & 2, own & 4};
+  if (k->nintegers + 7 > MAX_POOL) return 0;
   Val rows = index_of(k, 1, &s), columns = index_of(k, 1, &t), limit = index_of(k, 0, NULL);
   switch (below(k->r, 3)) {
     case 0: {
       Val x = operand(k, 4, (const Expr *[]){b, s, g, four});
+      if (each[0]) rows = index_of(k, 2, (const Expr *[]){b, s});
       Attr a[] = {attr_f(AT_base, 100), attr_i(AT_interleaved, below(k->r, 2))};
       return build_op(&k->b, &(OpSpec){.kind = OP_rope, .nin = 2, .in = (Val[]){x, rows}, .nattrs = 2, .attrs = a});
     }
@@ -189,6 +192,9 @@ static Val make_composite_of_several(Making *k) {
           v = operand(k, 4, (const Expr *[]){b, g, t, four});
       Attr a[4] = {attr_f(AT_scale, 0.5), attr_i(AT_causal, below(k->r, 2))};
       int which = below(k->r, 4), n = 2, more = below(k->r, 2); /* which: 3: it has one result only */
+      if (each[0]) rows = index_of(k, 2, (const Expr *[]){b, s});
+      if (each[1]) columns = index_of(k, 2, (const Expr *[]){b, t});
+      if (each[2]) limit = index_of(k, 1, &b);
       Val in[] = {q, key, v, rows, columns, limit, 0};
       if (more) in[6] = make_bias(k, (const Expr *[]){b, g, two, s, t}, &a[n++]);
       if (which < 3) a[n++] = attr_i(AT_sums, 1);

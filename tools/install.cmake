@@ -21,7 +21,8 @@ install(FILES ${share}/apc.bash DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-comple
 install(FILES ${share}/_apc DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions COMPONENT compiler)
 install(FILES ${share}/apc.fish DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d COMPONENT compiler)
 
-file(GLOB apc_examples CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/examples/*.apc ${CMAKE_SOURCE_DIR}/examples/*.c)
+file(GLOB apc_examples CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/examples/*.apc ${CMAKE_SOURCE_DIR}/examples/*.c
+     ${CMAKE_SOURCE_DIR}/examples/serve.py)
 install(FILES ${apc_examples} DESTINATION ${CMAKE_INSTALL_DOCDIR}/examples COMPONENT development)
 
 # pkg-config and find_package(apc): target apc::runtime

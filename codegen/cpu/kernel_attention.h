@@ -1,9 +1,11 @@
 /* codegen/cpu/kernel_attention.h - attention on CPUs; part of every generated text, after kernel_templates.h.
  *
- * q[groups, rows, k], key[groups, t, k], value[groups, t, e]; row i has position query_position[i % s].  If there is a
- * `bias`, t of its elements are added to the row's scores; strides give the first of them.  A row whose scores are all
- * -inf, hidden or not, gives 0.  Scores are never stored whole: the kernel iterates over blocks of keys, with a running
- * maximum and sum per row (Dao, "FlashAttention-2", 2023).  The number of rows alone chooses one of two variants:
+ * q[groups, rows, k], key[groups, t, k], value[groups, t, e]; row i has position query_position[i % s].  Positions and
+ * the number of valid keys may be other ones in every batch; keys after the last that a batch sees are not read, so
+ * that a cache costs what is used of it.  If there is a `bias`, t of its elements are added to the row's scores;
+ * strides give the first of them.  A row whose scores are all -inf, hidden or not, gives 0.  Scores are never stored
+ * whole: the kernel iterates over blocks of keys, with a running maximum and sum per row (Dao, "FlashAttention-2",
+ * 2023).  The number of rows alone chooses one of two variants:
  *
  * - Many rows: a panel of 32 rows at a time, one row per lane.  Queries are transposed, so a tile of scores is some
  *   keys by 32 rows, a tile of the result some columns by 32 rows; keys and values are read in place element by
@@ -46,8 +48,8 @@ typedef struct Attention {
   int64_t rows, s, t, k, e;
   float scale;
   int causal;
-  const int64_t *query_position, *key_position;
-  int64_t length;
+  const int64_t *query_position, *key_position, *length;
+  int64_t each[3];           /* those of batch b begin b times these further; 0: all batches have the same */
   const void *bias;          /* NULL if none */
   int64_t heads;             /* a group is heads * b + g, a row s * r + i: element [0] of their bias has the index
                                 ... */
@@ -56,6 +58,14 @@ typedef struct Attention {
                                 exp(score - max); both 0 if the row gives 0.  NULL if not needed */
   AttentionGrowth growth[2]; /* of keys, of values */
 } Attention;
+
+FN const int64_t *attention_queries(const Attention *a, int64_t group) {
+  return a->query_position + group / a->heads * a->each[0];
+}
+FN const int64_t *attention_places(const Attention *a, int64_t group) {
+  return a->key_position + group / a->heads * a->each[1];
+}
+FN int64_t attention_length(const Attention *a, int64_t group) { return a->length[group / a->heads * a->each[2]]; }
 
 /* Returns the index of the row's bias for key 0. */
 FN int64_t attention_bias_row(const Attention *a, int64_t group, int64_t row) {
@@ -79,12 +89,14 @@ typedef struct AttentionCall {
   const char *from[2];                /* keys, values */
   const AttentionGrowth *growth[2];   /* of these; NULL if they are in one part */
   int64_t groups, n[2], kwide, ewide; /* n: k and e; kwide, ewide: these rounded up to whole vectors */
+  const int64_t *used;                /* by batch: keys from there on are seen by no row; NULL: not known */
 } AttentionCall;
 
 /* A block of keys. */
 typedef struct AttentionKeys {
   int64_t n;    /* up to the last that some row sees; 0 if none */
   _Bool hidden; /* some row does not see all n */
+  int64_t length;
   const int64_t *position;
   const float *key, *value;
 } AttentionKeys;
@@ -146,13 +158,13 @@ APART const float *attention_rows(const AttentionCall *c, int side, int64_t grou
 /* Returns the block from key t on; rows have positions from `lowest` to `highest`. */
 APART AttentionKeys attention_keys(const AttentionCall *c, int64_t group, int64_t t, int64_t lowest, int64_t highest) {
   const Attention *a = c->a;
-  AttentionKeys b = {.position = a->key_position + t};
+  AttentionKeys b = {.position = attention_places(a, group) + t, .length = attention_length(a, group)};
   int64_t all = a->t - t < KEYS ? a->t - t : KEYS, largest = INT64_MIN;
   for (int64_t j = 0; j < all; j++) {
-    if (b.position[j] < a->length && (!a->causal || b.position[j] <= highest)) b.n = j + 1;
+    if (b.position[j] < b.length && (!a->causal || b.position[j] <= highest)) b.n = j + 1;
   }
   for (int64_t j = 0; j < b.n; j++) largest = b.position[j] > largest ? b.position[j] : largest;
-  b.hidden = largest >= a->length || (a->causal && largest > lowest);
+  b.hidden = largest >= b.length || (a->causal && largest > lowest);
   if (!b.n) return b;
   b.key = attention_rows(c, 0, group, t, b.n);
   b.value = attention_rows(c, 1, group, t, b.n);
@@ -165,6 +177,22 @@ APART void attention_range(const int64_t *position, int64_t n, int64_t *lowest, 
     *lowest = position[r] < *lowest ? position[r] : *lowest;
     *highest = position[r] > *highest ? position[r] : *highest;
   }
+}
+
+/* Returns for each batch the number of keys up to the last that some row sees. */
+SMALL int64_t *attention_used(const Attention *a, int64_t groups) {
+  int64_t batches = groups / a->heads, lowest, highest, *used = scratch(6, 8 * batches);
+  for (int64_t b = 0; b < batches; b++) {
+    int64_t g = b * a->heads, n = a->t, length = attention_length(a, g);
+    const int64_t *position = attention_places(a, g);
+    attention_range(attention_queries(a, g), a->s, &lowest, &highest);
+    while (n > 0 && (position[n - 1] >= length || (a->causal && position[n - 1] > highest))) n--;
+    used[b] = n;
+  }
+  return used;
+}
+FN int64_t attention_end(const AttentionCall *c, int64_t group) {
+  return c->used ? c->used[group / c->a->heads] : c->a->t;
 }
 
 /* Returns e^x for x <= 0; 0 if that is below 2^-126. */
@@ -255,13 +283,13 @@ APART void attention_add_bias(const AttentionCall *c, AttentionPanel *b, int64_t
 }
 
 /* Hides keys, updates the running maximum, turns scores into weights. */
-APART void attention_weights(const Attention *a, AttentionPanel *b, const AttentionKeys *keys) {
+APART void attention_weights(AttentionPanel *b, const AttentionKeys *keys) {
   float max[LANES], sum[LANES];
   if (keys->hidden)
     for (int64_t j = 0; j < keys->n; j++)
       for (int l = 0; l < LANES; l++) {
         int64_t at = keys->position[j];
-        b->p[j][l] = at < a->length && at <= b->position[l] ? b->p[j][l] : -__builtin_inff();
+        b->p[j][l] = at < keys->length && at <= b->position[l] ? b->p[j][l] : -__builtin_inff();
       }
   for (int l = 0; l < LANES; l++) max[l] = b->max[l];
   for (int64_t j = 0; j < keys->n; j++)
@@ -316,15 +344,15 @@ APART void attention_panel(const AttentionCall *c, int64_t group, int64_t row) {
   memset(b.o, 0, (size_t)(4 * LANES * c->ewide));
   for (int64_t r = 0; r < LANES; r++) {
     b.max[r] = -__builtin_inff(), b.sum[r] = 0;
-    b.position[r] = a->causal ? a->query_position[(row + (r < n ? r : 0)) % a->s] : INT64_MAX;
+    b.position[r] = a->causal ? attention_queries(a, group)[(row + (r < n ? r : 0)) % a->s] : INT64_MAX;
   }
   attention_range(b.position, LANES, &lowest, &highest);
-  for (int64_t t = 0; t < a->t; t += KEYS) {
+  for (int64_t t = 0, end = attention_end(c, group); t < end; t += KEYS) {
     AttentionKeys keys = attention_keys(c, group, t, lowest, highest);
     if (!keys.n) continue;
     attention_scores(&b, &keys, k, c->kwide);
     if (a->bias) attention_add_bias(c, &b, group, row, n, t, keys.n);
-    attention_weights(a, &b, &keys);
+    attention_weights(&b, &keys);
     attention_values(&b, &keys, c->ewide);
   }
   attention_out(c, &b, group * a->rows + row, n);
@@ -434,7 +462,7 @@ APART void attention_row(const AttentionCall *c, const AttentionKeys *keys, cons
   }
   if (keys->hidden)
     for (int64_t j = 0; j < keys->n; j++)
-      p[j] = keys->position[j] < c->a->length && keys->position[j] <= position ? p[j] : -__builtin_inff();
+      p[j] = keys->position[j] < keys->length && keys->position[j] <= position ? p[j] : -__builtin_inff();
   for (int64_t j = keys->n; j < KEYS; j++) p[j] = -__builtin_inff();
   float higher = max_f32(block_max_f32(p, KEYS), *max), shift = higher == -__builtin_inff() ? 0 : higher;
   float keep = attention_exp(*max - shift);
@@ -453,17 +481,21 @@ APART void attention_start(const AttentionCall *c, int64_t group, float *q, int6
   for (int64_t i = 0; i < a->rows * c->ewide; i++) part->o[i] = 0;
   for (int64_t r = 0; r < a->rows; r++) {
     part->max[r] = -__builtin_inff(), part->sum[r] = 0;
-    position[r] = a->causal ? a->query_position[r % a->s] : INT64_MAX;
+    position[r] = a->causal ? attention_queries(a, group)[r % a->s] : INT64_MAX;
   }
 }
 
 APART void attention_chunk(const AttentionCall *c, int64_t group, int64_t first, AttentionPart *part) {
   const Attention *a = c->a;
-  int64_t position[FEW], lowest, highest;
+  int64_t position[FEW], lowest, highest, end = attention_end(c, group);
+  if (first >= end && first > 0) {
+    for (int64_t r = 0; r < a->rows; r++) part->sum[r] = 0, part->max[r] = -__builtin_inff();
+    return;
+  }
   float *q = scratch(2, 4 * FEW * c->kwide);
   attention_start(c, group, q, position, part);
   attention_range(position, a->rows, &lowest, &highest);
-  for (int64_t t = first; t < first + CHUNK && t < a->t; t += KEYS) {
+  for (int64_t t = first; t < first + CHUNK && t < end; t += KEYS) {
     AttentionCopy copy[2];
     attention_copies(c, group, t, copy);
     AttentionKeys keys = attention_keys(c, group, t, lowest, highest);
@@ -496,7 +528,8 @@ SMALL void attention_join(const AttentionCall *c, char *parts, int64_t chunks, i
 
 APART void attention_few(const AttentionCall *c) {
   const Attention *a = c->a;
-  int64_t chunks = (a->t + CHUNK - 1) / CHUNK, next = 0, work = c->groups * a->rows * a->t * (a->k + a->e);
+  int64_t chunks = (a->t + CHUNK - 1) / CHUNK, next = 0, work = 0;
+  for (int64_t g = 0; g < c->groups; g++) work += attention_end(c, g) * a->rows * (a->k + a->e);
   char *parts = scratch(5, c->groups * chunks * attention_part_bytes(c));
 #pragma omp parallel if (work >= PARALLEL_WORK / 4)
   for (int64_t i; (i = __atomic_fetch_add(&next, 1, __ATOMIC_RELAXED)) < c->groups * chunks;)
@@ -521,6 +554,7 @@ APART void attention_any(AttentionCall *c) {
     if (c->a->rows <= FEW) c->growth[side] = g;
     else c->from[side] = attention_grown(c->a, side, c->from[side], c->groups, c->n[side] * c->type->size);
   }
+  if (!c->growth[0] && !c->growth[1] && c->groups > 0) c->used = attention_used(c->a, c->groups);
   if (c->a->rows <= FEW) attention_few(c);
   else attention_many(c);
 }
@@ -563,11 +597,12 @@ static __attribute__((unused)) void attention_f64(double *out, const double *q, 
   value = attention_grown(a, 1, value, groups, a->e * (int64_t)sizeof *value);
 #pragma omp parallel for schedule(static) if (groups * a->rows * a->t * (a->k + a->e) >= PARALLEL_WORK)
   for (int64_t i = 0; i < groups * a->rows; i++) {
-    int64_t g = i / a->rows, last = a->causal ? a->query_position[i % a->rows % a->s] : INT64_MAX;
+    int64_t g = i / a->rows, last = a->causal ? attention_queries(a, g)[i % a->rows % a->s] : INT64_MAX;
+    const int64_t *position = attention_places(a, g), length = attention_length(a, g);
     double max = -__builtin_inf(), sum = 0, *o = out + i * a->e;
     for (int64_t e = 0; e < a->e; e++) o[e] = 0;
     for (int64_t t = 0; t < a->t; t++) {
-      if (a->key_position[t] >= a->length || a->key_position[t] > last) continue;
+      if (position[t] >= length || position[t] > last) continue;
       double score = 0;
       for (int64_t j = 0; j < a->k; j++) score += q[i * a->k + j] * key[(g * a->t + t) * a->k + j];
       score *= scale;

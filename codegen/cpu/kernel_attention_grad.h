@@ -78,16 +78,16 @@ APART void grad_panel(const GradCall *g, GradPanel *b, int64_t group, int64_t ro
     b->shift[r] = sum == 0 ? __builtin_inff() : ((const float *)g->g->max)[first + r];
     b->share[r] = sum == 0 ? 0 : (g->g->of == 'v' ? 1 : a->scale) / sum;
     for (int64_t i = 0; g->g->of == 'v' && r < b->n && i < c->ewide; i++) b->d[r * c->ewide + i] *= b->share[r];
-    b->weight.position[r] = a->causal ? a->query_position[(row + (r < b->n ? r : 0)) % a->s] : INT64_MAX;
+    b->weight.position[r] = a->causal ? attention_queries(a, group)[(row + (r < b->n ? r : 0)) % a->s] : INT64_MAX;
   }
   attention_range(b->weight.position, LANES, &b->lowest, &b->highest);
 }
 
-FN void grad_hide(const Attention *a, AttentionPanel *b, const AttentionKeys *keys) {
+FN void grad_hide(AttentionPanel *b, const AttentionKeys *keys) {
   for (int64_t j = 0; j < keys->n; j++)
     for (int l = 0; l < LANES; l++) {
       int64_t at = keys->position[j];
-      b->p[j][l] = at < a->length && at <= b->position[l] ? b->p[j][l] : -__builtin_inff();
+      b->p[j][l] = at < keys->length && at <= b->position[l] ? b->p[j][l] : -__builtin_inff();
     }
 }
 
@@ -106,7 +106,7 @@ APART void grad_weights(const GradCall *g, GradPanel *b, const AttentionKeys *ke
   values.key = keys->value;
   attention_scores(&b->weight, keys, a->k, c->kwide);
   if (a->bias) attention_add_bias(c, &b->weight, group, b->row, b->n, t, keys->n);
-  if (keys->hidden) grad_hide(a, &b->weight, keys);
+  if (keys->hidden) grad_hide(&b->weight, keys);
   for (int64_t j = 0; j < keys->n; j++)
     for (int l = 0; l < LANES;
          l++) { /* another order of sums than in the attention may make the largest score larger */
@@ -240,8 +240,8 @@ FN double grad_product(const double *x, const double *y, int64_t n) {
 
 /* Returns the factor of the other row in the sum of query `row` of all: the weight, or the gradient of the score. */
 FN double grad_pair(const Attention *a, const GradDoubles *x, char of, int64_t row, int64_t t) {
-  int64_t group = row / a->rows, key = group * a->t + t;
-  if (a->key_position[t] >= a->length || (a->causal && a->key_position[t] > a->query_position[row % a->rows % a->s]) ||
+  int64_t group = row / a->rows, key = group * a->t + t, at = attention_places(a, group)[t];
+  if (at >= attention_length(a, group) || (a->causal && at > attention_queries(a, group)[row % a->rows % a->s]) ||
       x->sum[row] == 0)
     return 0;
   double score = grad_product(x->q + row * a->k, x->key + key * a->k, a->k) * x->scale;

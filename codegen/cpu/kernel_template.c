@@ -13,18 +13,22 @@ static const char *span(const Work *w, Scalars *s, const Type *t, int from, int 
 
 void template_update(const Work *w, const Op *op, Text *t, Scalars *s) {
   const Type *x = work_type(w, op->in[0]), *u = work_type(w, op->in[1]);
-  int axis = (int)op_int(op, AT_axis, 0);
-  text_printf(t, "  update_rows(ptr[3], ptr[0], ptr[1], *(const int64_t *)ptr[2], %s, %s, %s, %s, %s, %zu);\n",
-              rp_scalar_text(w->m, s, op_expr(op, AT_start)), span(w, s, x, 0, axis), span(w, s, x, axis, axis + 1),
-              span(w, s, u, axis, axis + 1), span(w, s, x, axis + 1, x->rank), dtype_bytes(x->dtype));
+  int axis = (int)op_int(op, AT_axis, 0), at = work_type(w, op->in[2])->rank,
+      counted = op->nin > 3 ? work_type(w, op->in[3])->rank : 0, rows = at > 0 || counted > 0;
+  text_printf(t, "  update_rows(ptr[%d], ptr[0], ptr[1], ptr[2], %d, %s, %d, %s, ", op->nin, at,
+              op->nin > 3 ? "ptr[3]" : "NULL", counted, rp_scalar_text(w->m, s, op_expr(op, AT_start)));
+  text_printf(t, "%s, %s, %s, %s, %s, %zu);\n", rows ? span(w, s, x, 0, 1) : "1", span(w, s, x, rows, axis),
+              span(w, s, x, axis, axis + 1), span(w, s, u, axis, axis + 1), span(w, s, x, axis + 1, x->rank),
+              dtype_bytes(x->dtype));
 }
 
 void template_rope(const Work *w, const Op *op, Text *t, Scalars *s) {
   const Type *x = work_type(w, op->in[0]);
-  int r = x->rank;
-  text_printf(t, "  rope_%s(ptr[2], ptr[0], ptr[1], %s, %s, %s, %s, %a, %d);\n", dtype_name(x->dtype),
-              span(w, s, x, 0, r - 3), span(w, s, x, r - 3, r - 2), span(w, s, x, r - 2, r - 1),
-              span(w, s, x, r - 1, r), op_float(op, AT_base, 10000), op_int(op, AT_interleaved, 0) != 0);
+  int r = x->rank, rows = work_type(w, op->in[1])->rank - 1;
+  text_printf(t, "  rope_%s(ptr[2], ptr[0], ptr[1], %s, %s, %s, %s, %s, %a, %d);\n", dtype_name(x->dtype),
+              rows ? span(w, s, x, 0, 1) : "1", span(w, s, x, rows, r - 3), span(w, s, x, r - 3, r - 2),
+              span(w, s, x, r - 2, r - 1), span(w, s, x, r - 1, r), op_float(op, AT_base, 10000),
+              op_int(op, AT_interleaved, 0) != 0);
 }
 
 /* Returns the stride of the bias along dimension d of the scores [b, g, r, s, t], in elements; "0" if it lacks d. */
@@ -32,6 +36,13 @@ static const char *bias_stride(const Work *w, Scalars *s, const Op *op, int d) {
   const char *bias = op_str(op, AT_bias), *at = strchr(bias, "bgrst"[d]);
   const Type *t = work_type(w, op->in[6]);
   return at ? span(w, s, t, (int)(at - bias) + 1, t->rank) : "0";
+}
+
+/* Returns how far those of a row are apart in operand i, positions or lengths; "0" if it has the given rank, which has
+ * no dimension for rows. */
+static const char *each(const Work *w, Scalars *s, const Op *op, int i, int rank) {
+  const Type *t = work_type(w, op->in[i]);
+  return t->rank > rank ? span(w, s, t, 1, t->rank) : "0";
 }
 
 /* Prints the caches that the attention extends; their parts follow its operands and results. */
@@ -50,9 +61,10 @@ static void print_attention(const Work *w, const Op *op, Text *t, Scalars *s) {
   text_printf(t, "    .scale = (float)%a, .causal = %d, .query_position = ptr[3], .key_position = ptr[4],\n",
               op_float(op, AT_scale, 1), op_int(op, AT_causal, 0) != 0);
   if (op_attr(op, AT_bias))
-    text_printf(t, "    .bias = ptr[6], .heads = %s, .stride = {%s, %s, %s, %s},\n", span(w, s, q, 1, 2),
-                bias_stride(w, s, op, 0), bias_stride(w, s, op, 1), bias_stride(w, s, op, 2), bias_stride(w, s, op, 3));
-  text_add(t, "    .length = *(const int64_t *)ptr[5]");
+    text_printf(t, "    .bias = ptr[6], .stride = {%s, %s, %s, %s},\n", bias_stride(w, s, op, 0),
+                bias_stride(w, s, op, 1), bias_stride(w, s, op, 2), bias_stride(w, s, op, 3));
+  text_printf(t, "    .length = ptr[5], .heads = %s, .each = {%s, %s, %s}", span(w, s, q, 1, 2), each(w, s, op, 3, 1),
+              each(w, s, op, 4, 1), each(w, s, op, 5, 0));
 }
 
 void template_attention(const Work *w, const Op *op, Text *t, Scalars *s) {

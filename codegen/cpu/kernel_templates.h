@@ -8,29 +8,33 @@
 #define PARALLEL_WORK (1 << 18)
 #endif
 
-/* ---- update: y is x[outer, rows, inner] with u[outer, urows, inner] written from row `first` on; rows outside are
- * dropped.  Writes only the changed rows if y is x. */
-static __attribute__((unused)) void update_rows(char *y, const char *x, const char *u, int64_t position, int64_t start,
-                                                int64_t outer, int64_t rows, int64_t urows, int64_t inner,
-                                                int64_t size) {
-  int64_t row = inner * size, first, from, to;
+/* ---- update: y is x[batch, outer, rows, inner] with the first `count` (NULL: all) rows of u[batch, outer, urows,
+ * inner] written from row position - start on; rows outside are dropped.  Positions and counts of batch b are b times
+ * `at` and `counted` further.  Writes only the changed rows if y is x. */
+static __attribute__((unused)) void update_rows(char *y, const char *x, const char *u, const int64_t *position,
+                                                int64_t at, const int64_t *count, int64_t counted, int64_t start,
+                                                int64_t batch, int64_t outer, int64_t rows, int64_t urows,
+                                                int64_t inner, int64_t size) {
+  int64_t row = inner * size;
   if (y != x) {
-    int64_t bytes = outer * rows * row, pieces = (bytes + 65535) / 65536;
+    int64_t bytes = batch * outer * rows * row, pieces = (bytes + 65535) / 65536;
 #pragma omp parallel for schedule(static) if (bytes >= 1 << 20)
     for (int64_t i = 0; i < pieces; i++) {
       int64_t n = bytes - i * 65536 < 65536 ? bytes - i * 65536 : 65536;
       memcpy(y + i * 65536, x + i * 65536, (size_t)n);
     }
   }
-  if (__builtin_sub_overflow(position, start, &first)) return;
-  if (first >= rows || first <= -urows) return;
-  from = first < 0 ? -first : 0;
-  to = rows - first < urows ? rows - first : urows;
-  for (int64_t o = 0; o < outer; o++)
-    memcpy(y + (o * rows + first + from) * row, u + (o * urows + from) * row, (size_t)((to - from) * row));
+  for (int64_t b = 0; b < batch; b++) {
+    int64_t first, n = count && count[b * counted] < urows ? count[b * counted] : urows;
+    if (__builtin_sub_overflow(position[b * at], start, &first) || first >= rows || first <= -n) continue;
+    int64_t from = first < 0 ? -first : 0, to = rows - first < n ? rows - first : n;
+    for (int64_t o = b * outer; from < to && o < (b + 1) * outer; o++)
+      memcpy(y + (o * rows + first + from) * row, u + (o * urows + from) * row, (size_t)((to - from) * row));
+  }
 }
 
-/* ---- rope: x[outer, s, h, k]; the angles of one position serve all heads and batches */
+/* ---- rope: x[batch, outer, s, h, k] at positions [batch, s]; the angles of one position serve all its `outer` and
+ * heads.  Positions of all batches: batch 1. */
 
 FN void rope_table_f32(float *c, float *s, const double *frequency, int64_t half, double position) {
   for (int64_t i = 0; i < half; i++) {
@@ -56,18 +60,22 @@ FN void rope_table_f64(double *c, double *s, const double *frequency, int64_t ha
 }
 
 #define ROPE(T, stored, C, type) \
-  static __attribute__((unused)) void rope_##T(stored *y, const stored *x, const int64_t *position, int64_t outer, \
-                                               int64_t s, int64_t h, int64_t k, double base, int interleaved) { \
+  static __attribute__((unused)) void rope_##T(stored *y, const stored *x, const int64_t *position, int64_t batch, \
+                                               int64_t outer, int64_t s, int64_t h, int64_t k, double base, \
+                                               int interleaved) { \
     int64_t half = k / 2, step = interleaved ? 2 : 1, other = interleaved ? 1 : half; \
-    if (outer * s * h * k == 0) return; \
+    if (batch * outer * s * h * k == 0) return; \
     double *frequency = malloc(sizeof(double) * (size_t)half); \
     if (!frequency) abort(); \
     for (int64_t i = 0; i < half; i++) frequency[i] = __builtin_pow(base, -2.0 * (double)i / (double)k); \
-    _Pragma("omp parallel for schedule(static) if (outer * s * h * k >= PARALLEL_WORK / 5)") for (int64_t p = 0; \
-                                                                                                  p < s; p++) { \
+    _Pragma( \
+        "omp parallel for schedule(static) if (batch * outer * s * h * k >= PARALLEL_WORK / 5)") for (int64_t at = 0; \
+                                                                                                      at < batch * s; \
+                                                                                                      at++) { \
       type *c = scratch(0, half * (int64_t)sizeof(type)), *sine = scratch(1, half * (int64_t)sizeof(type)); \
-      rope_table_##C(c, sine, frequency, half, (double)position[p]); \
-      for (int64_t o = 0; o < outer; o++) \
+      rope_table_##C(c, sine, frequency, half, (double)position[at]); \
+      int64_t b0 = at / s, p = at % s; \
+      for (int64_t o = b0 * outer; o < (b0 + 1) * outer; o++) \
         for (int64_t head = 0; head < h; head++) { \
           const stored *a = x + ((o * s + p) * h + head) * k; \
           stored *b = y + ((o * s + p) * h + head) * k; \

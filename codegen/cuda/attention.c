@@ -42,9 +42,10 @@ static bool is_small(const Expr *e, int most, int *value) {
   return small;
 }
 
-/* The function to call: attention_NAME_TYPE, with more arguments. */
+/* The function to call: attention_NAME_TYPE, with more arguments; and the group that a thread works for, which may be
+ * one beyond the last. */
 typedef struct Way {
-  const char *name, *more;
+  const char *name, *more, *group;
 } Way;
 
 /* Launches a warp per query row, 256 elements of the result each. */
@@ -52,7 +53,7 @@ static Way by_rows(CudaTemplate *k, const Type *q, const Type *v) {
   const Expr *chunks = ex_ceil_div(k->m, v->dims[3], ex_const(k->m, 256));
   if (has_sums(k)) chunks = ex_max(k->m, chunks, ex_const(k->m, 1));
   ct_launch(k, ex_mul(k->m, type_product(k->m, q, 0, 4), chunks), 4, 128, "query row per warp");
-  return (Way){"row", ""};
+  return (Way){"row", "", "(block_index() * 4 + warp_index()) / (b.e > 256 ? (b.e + 255) / 256 : 1) / b.rows"};
 }
 
 /* Launches a block per 64 query rows and 64 or 128 elements of the result. */
@@ -64,7 +65,10 @@ static Way by_tiles(CudaTemplate *k, const Type *q, const Type *v) {
   if (has_sums(k)) panels = ex_max(m, panels, ex_const(m, 1));
   ct_launch(k, ex_mul(m, type_product(m, q, 0, 2), ex_mul(m, tiles, panels)), 1, 256, "64 query rows per block");
   k->k->launch.shared = (2 * 64 * 32 + 64 * 64) * 4 + (op_attr(k->op, AT_bias) ? 3 : 2) * 64 * 8;
-  return (Way){"tile", wide ? ", 1" : ", 0"};
+  const char *columns = wide ? "128" : "64";
+  return (Way){"tile", wide ? ", 1" : ", 0",
+               arena_printf(m->arena, "block_index() / (b.e > %s ? (b.e + %s - 1) / %s : 1) / ((b.rows + 63) / 64)",
+                            columns, columns, columns)};
 }
 
 /* Launches a block per 64 query rows. */
@@ -76,7 +80,8 @@ static Way by_tensor(CudaTemplate *k, const Type *q, int width, int columns) {
   ct_launch(k, ex_mul(m, type_product(m, q, 0, 2), tiles), 1, 128, "64 query rows per block, tensor cores");
   k->k->launch.shared = 2 * both + 8 * places;
   text_printf(&k->body, "  SHARED(uint16_t, both, %d);\n  SHARED(int64_t, places, %d);\n", both, places);
-  return (Way){"tensor", arena_printf(m->arena, ", %d, %d, both, places", ks, es)};
+  return (Way){"tensor", arena_printf(m->arena, ", %d, %d, both, places", ks, es),
+               "block_index() / ((b.rows + 63) / 64)"};
 }
 
 /* Returns the number of lanes that read a row of `width` numbers, 8 each. */
@@ -104,7 +109,9 @@ static Way by_few(CudaTemplate *k, const Type *q, const Type *v) {
   k->k->launch.shared = 4 * parts;
   text_printf(&k->body, "  SHARED(float, parts, %d);\n", parts);
   const char *found = pieces > 1 ? arena_printf(m->arena, "a.p%d", k->u->nin + k->u->nout - 1) : "0";
-  return (Way){"few", arena_printf(m->arena, ", %d, %d, %d, parts, %d, %s", rows, kl, el, pieces, found)};
+  const char *each = arena_printf(m->arena, "((b.rows + %d) / %d)", rows - 1, rows);
+  return (Way){"few", arena_printf(m->arena, ", %d, %d, %d, parts, %d, %s", rows, kl, el, pieces, found),
+               arena_printf(m->arena, "block_index() %% (b.groups * %s) / %s", each, each)};
 }
 
 static Way choose_way(CudaTemplate *k, const Type *q, const Type *v) {
@@ -117,8 +124,20 @@ static Way choose_way(CudaTemplate *k, const Type *q, const Type *v) {
   return by_tiles(k, q, v);
 }
 
-/* Prints sizes, masks and bias as `b`; `out`: NULL if the place of the result follows. */
-static void print_attention(CudaTemplate *k, const TensorPlace in[3], const TensorPlace *out) {
+/* With positions or lengths of each row of the batch, prints that `b` has those of the thread's group. */
+static void print_own_positions(CudaTemplate *k, const Type *q, const char *group) {
+  const Type *t[] = {ct_in(k, 3), ct_in(k, 4), ct_in(k, 5)};
+  if (t[0]->rank + t[1]->rank + t[2]->rank == 2) return;
+  text_printf(&k->body, "  int64_t own = %s;\n  own = (own < b.groups ? own : b.groups - 1) / %s;\n", group,
+              ct_scalar(k, q->dims[1]));
+  if (t[0]->rank > 1) text_printf(&k->body, "  b.query_position += own * %s;\n", ct_scalar(k, q->dims[3]));
+  if (t[1]->rank > 1) text_add(&k->body, "  b.key_position += own * b.t;\n");
+  if (t[2]->rank > 0) text_add(&k->body, "  b.length = a.p5[own];\n");
+}
+
+/* Prints sizes, masks and bias as `b`; `out`: NULL if the place of the result follows; `group` as in Way, NULL if all
+ * rows have the same positions. */
+static void print_attention(CudaTemplate *k, const TensorPlace in[3], const TensorPlace *out, const char *group) {
   const Type *q = in[0].type, *v = in[2].type;
   text_printf(&k->body, "  Attention b;\n  b.groups = %s, b.rows = %s, b.s = %s, b.t = %s, b.k = %s, b.e = %s;\n",
               ct_scalar(k, type_product(k->m, q, 0, 2)), ct_scalar(k, type_product(k->m, q, 2, 4)),
@@ -127,8 +146,9 @@ static void print_attention(CudaTemplate *k, const TensorPlace in[3], const Tens
               op_int(k->op, AT_causal, 0) != 0);
   if (op_attr(k->op, AT_bias)) print_bias(k, q);
   else text_add(&k->body, "  b.bias = 0;\n");
+  if (group) print_own_positions(k, q, group);
   const Op *keys = op_of(k->f, k->op->in[4]);
-  bool in_order = keys->kind == OP_iota;
+  bool in_order = keys->kind == OP_iota && op_int(keys, AT_axis, 0) == ct_in(k, 4)->rank - 1;
   text_printf(&k->body, in_order ? "  b.used = attention_used(&b, %s);\n" : "  b.used = b.t;\n",
               in_order ? ct_scalar(k, op_expr(keys, AT_start)) : "");
   static const char *const names[3] = {"b.of_query", "b.of_keys", "b.of_values"};
@@ -142,7 +162,7 @@ void cuda_attention(CudaTemplate *k) {
   Way way = choose_way(k, q, in[2].type);
   int at = k->op->nin;
   const TensorPlace out = ct_out_place(k);
-  print_attention(k, in, &out);
+  print_attention(k, in, &out, way.group);
   if (has_sums(k)) text_printf(&k->body, "  b.max = a.p%d, b.sum = a.p%d;\n", at + 1, at + 2);
   else text_add(&k->body, "  b.max = b.sum = 0;\n");
   text_printf(&k->body, "  attention_%s_%s(&b, %s, %s, %s, %s, %a%s);\n", way.name, dtype_name(q->dtype),
@@ -266,7 +286,7 @@ void cuda_attention_grad(CudaTemplate *k) {
                     d = ct_in_place(k, at - 1);
   Grads g = grads_of(k);
   GradWay way = choose_grad_way(k, &g, in[0].type, in[2].type);
-  print_attention(k, in, NULL);
+  print_attention(k, in, NULL, NULL);
   text_printf(&k->body,
               "  b.max = b.sum = 0;\n  AttentionGrad g;\n  g.o = %s, g.max = a.p%d, g.sum = a.p%d, g.d = %s;\n",
               ct_at(k, at - 4, &o), at - 3, at - 2, ct_at(k, at - 1, &d));

@@ -8,6 +8,13 @@
 /* ---- update: y is x[outer, rows, inner] with u[outer, urows, inner] from row position - start on; in place (y == x)
  * it writes only the changed rows */
 
+/* Returns the first row that an update writes; `rows` if it writes none. */
+FN int64_t update_first(int64_t position, int64_t start, int64_t rows, int64_t added) {
+  int64_t first = (int64_t)((uint64_t)position - (uint64_t)start);
+  _Bool wraps = ((position ^ start) & (position ^ first)) < 0;
+  return wraps || first >= rows || first <= -added ? rows : first;
+}
+
 #define UPDATE(stored, size) \
   FN void update_##size(stored *y, const stored *x, const stored *u, int64_t position, int64_t start, int64_t outer, \
       int64_t rows, \
@@ -26,6 +33,29 @@
     } \
   }
 UPDATE(uint8_t, 1) UPDATE(uint16_t, 2) UPDATE(uint32_t, 4) UPDATE(uint64_t, 8)
+
+/* The same of x[batch, outer, rows, inner], of which matrix b gets the first `count` (0: all) rows of its update; its
+ * position and count are b times `at` and `counted` further. */
+#define UPDATE_ROWS(stored, size) \
+  FN void update_rows_##size(stored *y, const stored *x, const stored *u, const int64_t *position, int64_t at, \
+      const int64_t *count, int64_t counted, int64_t start, int64_t batch, int64_t outer, int64_t rows, \
+      int64_t urows, int64_t inner, int64_t blocks) { \
+    int64_t step = blocks * 256, job = block_index() * 256 + thread_index(), new_rows = outer * urows * inner; \
+    for (int64_t i = job; y != x && i < batch * outer * rows * inner; i += step) { \
+      int64_t b = i / inner / rows / outer, row = i / inner % rows; \
+      int64_t first = update_first(position[b * at], start, rows, urows); \
+      int64_t n = count && count[b * counted] < urows ? count[b * counted] : urows; \
+      if (row < first || row - first >= n) y[i] = x[i]; \
+    } \
+    for (int64_t i = job; i < batch * new_rows; i += step) { \
+      int64_t b = i / new_rows, from = i / inner % urows; \
+      int64_t first = update_first(position[b * at], start, rows, urows), row = first + from; \
+      int64_t n = count && count[b * counted] < urows ? count[b * counted] : urows; \
+      if (first < rows && from < n && row >= 0 && row < rows) \
+        y[(i / inner / urows * rows + row) * inner + i % inner] = u[i]; \
+    } \
+  }
+UPDATE_ROWS(uint8_t, 1) UPDATE_ROWS(uint16_t, 2) UPDATE_ROWS(uint32_t, 4) UPDATE_ROWS(uint64_t, 8)
 
 /* ---- rope: x[outer / inner, inner, s, h, k]; a thread rotates one pair of all heads of a position.  Dimensions of
  * size 1 have strides too: x0, x1, x2, x3 of outer / inner, inner, s, h, and those of y */
@@ -64,13 +94,6 @@ typedef struct CacheSet {
   int64_t places, extent[5], from[4], to[4]; /* places: of positions in all matrices; strides of the first four */
   int rotated, each;
 } CacheSet;
-
-/* Returns the first row that an update writes; `rows` if it writes none. */
-FN int64_t cache_first(int64_t position, int64_t start, int64_t rows, int64_t added) {
-  int64_t first = (int64_t)((uint64_t)position - (uint64_t)start);
-  _Bool wraps = ((position ^ start) & (position ^ first)) < 0;
-  return wraps || first >= rows || first <= -added ? rows : first;
-}
 
 #define CACHE(T, stored, C, type) \
   /* returns the thread's job in the next set; below 0 after its own */ \

@@ -30,6 +30,19 @@ void ct_launch(CudaTemplate *k, const Expr *jobs, int per_block, int threads, co
   k->k->how = arena_printf(k->m->arena, "%s, %d threads", how, threads);
 }
 
+/* Positions of all rows, or of each; with a count of new elements. */
+static void update_of_rows(CudaTemplate *k, const char *t, size_t size, int axis) {
+  const Type *x = ct_in(k, 0), *u = ct_in(k, 1);
+  bool counted = k->op->nin > 3;
+  int at = ct_in(k, 2)->rank, each = counted ? ct_in(k, 3)->rank : 0, rows = at || each;
+  text_printf(&k->body, "  update_rows_%zu((%s *)a.p%d, (const %s *)a.p0, (const %s *)a.p1, a.p2, %d, %s, %d, ", size,
+              t, k->op->nin, t, t, at, counted ? "a.p3" : "0", each);
+  text_printf(&k->body, "%s, %s, %s, %s, %s, %s, %s);\n", ct_scalar(k, op_expr(k->op, AT_start)),
+              rows ? ct_scalar(k, x->dims[0]) : "1", ct_scalar(k, type_product(k->m, x, rows, axis)),
+              ct_scalar(k, x->dims[axis]), ct_scalar(k, u->dims[axis]),
+              ct_scalar(k, type_product(k->m, x, axis + 1, x->rank)), ct_scalar(k, k->k->launch.blocks));
+}
+
 void cuda_update(CudaTemplate *k) {
   const Type *x = ct_in(k, 0), *u = ct_in(k, 1);
   int axis = (int)op_int(k->op, AT_axis, 0);
@@ -38,6 +51,10 @@ void cuda_update(CudaTemplate *k) {
   static const char *const types[9] = {[1] = "uint8_t", [2] = "uint16_t", [4] = "uint32_t", [8] = "uint64_t"};
   size_t size = dtype_bytes(x->dtype);
   const char *t = types[size];
+  if (k->op->nin > 3 || ct_in(k, 2)->rank) {
+    update_of_rows(k, t, size, axis);
+    return;
+  }
   text_printf(&k->body,
               "  update_%zu((%s *)a.p3, (const %s *)a.p0, (const %s *)a.p1, *a.p2, %s, %s, %s, %s, %s, %s);\n", size, t,
               t, t, ct_scalar(k, op_expr(k->op, AT_start)), ct_scalar(k, type_product(k->m, x, 0, axis)),
@@ -74,8 +91,17 @@ void cuda_rope(CudaTemplate *k) {
   int r = t->rank;
   const Expr *pairs = ex_div(k->m, t->dims[r - 1], ex_const(k->m, 2));
   ct_launch(k, ex_mul(k->m, type_product(k->m, t, 0, r - 2), pairs), 256, 256, "pair of all heads per thread");
-  text_printf(&k->body, "  rope_%s(%s, %s, a.p1, %s, %s, %s, %s, %s, %a, %d", dtype_name(t->dtype), ct_at(k, 2, &y),
-              ct_at(k, 0, &x), ct_scalar(k, type_product(k->m, t, 0, r - 3)),
+  const char *position = "a.p1";
+  if (ct_in(k, 1)->rank > 1) { /* of each row of the batch */
+    const Type *whole = in.type;
+    position = "position";
+    text_printf(&k->body,
+                "  const int64_t *position = a.p1 + (block_index() * 256 + thread_index()) / %s / %s / %s * %s;\n",
+                ct_scalar(k, pairs), ct_scalar(k, t->dims[r - 3]),
+                ct_scalar(k, type_product(k->m, whole, 1, whole->rank - 3)), ct_scalar(k, t->dims[r - 3]));
+  }
+  text_printf(&k->body, "  rope_%s(%s, %s, %s, %s, %s, %s, %s, %s, %a, %d", dtype_name(t->dtype), ct_at(k, 2, &y),
+              ct_at(k, 0, &x), position, ct_scalar(k, type_product(k->m, t, 0, r - 3)),
               r < 4 ? "1" : ct_scalar(k, t->dims[r - 4]), ct_scalar(k, t->dims[r - 3]), ct_scalar(k, t->dims[r - 2]),
               ct_scalar(k, t->dims[r - 1]), op_float(k->op, AT_base, 10000), op_int(k->op, AT_interleaved, 0) != 0);
   print_turned(k, &x), print_turned(k, &y);
@@ -120,7 +146,7 @@ void cuda_cache(CudaTemplate *k) {
   jobs = ex_addi(k->m, jobs, 1); /* at least one block: caches are copied even if there are no new rows */
   ct_launch(k, jobs, 256, 256, "pair of elements of some heads per thread");
   const char *length = ct_scalar(k, ct_in(k, nin - 1)->dims[axis]), *added = ct_scalar(k, rows->dims[axis]);
-  text_printf(t, "  int64_t first = cache_first(*a.p1, %s, %s, %s), job = block_index() * 256 + thread_index();\n",
+  text_printf(t, "  int64_t first = update_first(*a.p1, %s, %s, %s), job = block_index() * 256 + thread_index();\n",
               ct_scalar(k, u->start), length, added);
   for (int i = 0; i < u->n; i++) {
     bool cached = i >= u->n - 2;

@@ -56,8 +56,10 @@ static bool same_place(const Finding *f, int a, int b) {
              *v = work_type(f->w, y->in[1]);
   int axis = axis_of(x);
   bool middle = axis == 1 || axis == 2;
-  return middle && axis_of(y) == axis && x->in[2] == y->in[2] && op_expr(x, AT_start) == op_expr(y, AT_start) &&
-         s->dims[axis] == t->dims[axis] && u->dims[axis] == v->dims[axis] && s->dtype == t->dtype;
+  bool together = x->nin == 3 && y->nin == 3 && work_type(f->w, x->in[2])->rank == 0; /* not of each row */
+  return together && middle && axis_of(y) == axis && x->in[2] == y->in[2] &&
+         op_expr(x, AT_start) == op_expr(y, AT_start) && s->dims[axis] == t->dims[axis] &&
+         u->dims[axis] == v->dims[axis] && s->dtype == t->dtype;
 }
 
 static bool same_rotation(const Finding *f, int a, int b) {
@@ -171,6 +173,7 @@ static bool find(const Finding *f, const WorkOp *attention, Found *x) {
   if (x->update[0] == x->update[1] || !same_place(f, x->update[0], x->update[1])) return false;
   Val keys = item(f, x->update[0])->op->in[1];
   x->rotation[1] = f->reads[keys] == 1 ? maker(f, keys, OP_rope) : -1;
+  if (x->rotation[1] >= 0 && work_type(f->w, item(f, x->rotation[1])->op->in[1])->rank > 1) return false;
   x->rotation[0] = f->reads[op->in[0]] == 1 ? maker(f, op->in[0], OP_rope) : -1;
   if (x->rotation[0] >= 0 && (x->rotation[1] < 0 || !same_rotation(f, x->rotation[0], x->rotation[1])))
     x->rotation[0] = -1;

@@ -94,7 +94,12 @@ typedef struct DslEval {
   int64_t steps, max_steps;
   bool training, asked; /* the value of `training` in this entry; true if an entry has read it */
   int64_t drawn;        /* random tensors of this entry without a seed */
-  bool stopped;         /* a limit was reached */
+  struct {
+    const Func *f; /* NULL: none yet */
+    Val at, count, checked;
+    const Expr *extent;
+  } within;     /* the last check of a position and a count: the updates of all layers have the same */
+  bool stopped; /* a limit was reached */
 } DslEval;
 
 /* ---- errors (eval.c) */

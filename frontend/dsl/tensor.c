@@ -163,8 +163,45 @@ static bool arg_position(Args *a, int i, Val *out) {
   return *out != 0;
 }
 
+/* Reads a position, length or count: as arg_position, or one per row of a dimension, an i64[rows] tensor; `rows` is
+ * NULL if the operation has no rows. */
+static bool arg_of_rows(Args *a, int i, const Expr *rows, Val *out) {
+  const Type *t = a->v[i].kind == V_TENSOR ? arg_type_of(a, a->v[i].u.t) : NULL;
+  if (!t || t->rank == 0) return arg_position(a, i, out);
+  *out = a->v[i].u.t;
+  if (rows && t->dtype == DT_i64 && t->rank == 1 && t->dims[0] == rows) return true;
+  return dsl_arg_fail(a, i,
+                      rows ? "a size, an i64[] tensor, or one of i64 with an element per row of dimension 0"
+                           : "an i64[] tensor or a size");
+}
+
+/* True for the present value of a state. */
+static bool is_state(const Func *f, Val v) {
+  while (op_of(f, v)->kind == OP_update) v = op_of(f, v)->in[0];
+  return op_of(f, v)->kind == OP_read;
+}
+
+/* Returns the count after a check at run time that position + count is not beyond the end of a state, where elements
+ * would be lost silently. */
+static Val count_within(Args *a, Val at, Val count, const Expr *extent) {
+  Builder *b = &a->ev->b;
+  const Func *f = a->ev->loops ? NULL : b->f; /* a value of a loop's body is not seen after it */
+  const Type *ta = arg_type_of(a, at), *tc = arg_type_of(a, count);
+  if (f && a->ev->within.f == f && a->ev->within.at == at && a->ev->within.count == count &&
+      a->ev->within.extent == extent)
+    return a->ev->within.checked;
+  const Val p = ta->rank < tc->rank ? build_bcast_to(b, at, 1, tc->dims) : at,
+            n = tc->rank < ta->rank ? build_bcast_to(b, count, 1, ta->dims) : count;
+  if (!p || !n) return 0;
+  const Val end = build_within(b, build_binary(b, OP_add, p, n), ex_addi(a->ev->m, extent, 1), false),
+            checked = end ? build_binary(b, OP_sub, end, p) : 0;
+  a->ev->within.f = f, a->ev->within.at = at, a->ev->within.count = count;
+  a->ev->within.extent = extent, a->ev->within.checked = checked;
+  return checked;
+}
+
 DslValue dsl_fn_update(Args *a) {
-  Val in[3];
+  Val in[4];
   int axis;
   if (!dsl_arg_tensor(a, 0, &in[0]) || !dsl_arg_tensor(a, 1, &in[1])) return value_error();
   const Type *x = arg_type_of(a, in[0]), *u = arg_type_of(a, in[1]);
@@ -177,9 +214,13 @@ DslValue dsl_fn_update(Args *a) {
                     dsl_type_text(a->ev, u), left, axis);
   }
   dsl_begin(a->ev, a->call);
-  if (!arg_position(a, 2, &in[2])) return value_error();
+  bool counted = arg_given(a, 4);
+  const Expr *rows = axis > 0 ? x->dims[0] : NULL;
+  if (!arg_of_rows(a, 2, rows, &in[2]) || (counted && !arg_of_rows(a, 4, rows, &in[3]))) return value_error();
+  if (counted && is_state(a->ev->b.f, in[0]) && !(in[3] = count_within(a, in[2], in[3], x->dims[axis])))
+    return built(a, 0);
   Attr attrs[] = {attr_i(AT_axis, axis), attr_e(AT_start, ex_const(a->ev->m, 0))};
-  return operation(a, OP_update, 3, in, 2, attrs);
+  return operation(a, OP_update, 3 + counted, in, 2, attrs);
 }
 
 /* ---- random numbers */
@@ -258,9 +299,11 @@ DslValue dsl_fn_rope(Args *a) {
   if (x->rank < 3 || !ex_get_const(x->dims[x->rank - 1], &width) || width % 2)
     return dsl_fail(a->ev, a->at[0], DIAG_dsl_shape, "rope needs x[..., s, h, k] with k even, not %s",
                     dsl_type_text(a->ev, x));
-  if (p->dtype != DT_i64 || p->rank != 1 || p->dims[0] != x->dims[x->rank - 3]) {
+  bool rows = p->rank == 2 && x->rank > 3 && p->dims[0] == x->dims[0];
+  if (p->dtype != DT_i64 || (p->rank != 1 && !rows) || p->dims[p->rank - 1] != x->dims[x->rank - 3]) {
     const char *want = dsl_expr_text(a->ev, x->dims[x->rank - 3]);
-    return dsl_fail(a->ev, a->at[1], DIAG_dsl_shape, "positions must be i64[%s], not %s", want,
+    return dsl_fail(a->ev, a->at[1], DIAG_dsl_shape,
+                    "positions must be i64[%s], or as many for each row of the first dimension, not %s", want,
                     dsl_type_text(a->ev, p));
   }
   Attr attrs[] = {attr_f(AT_base, base), attr_i(AT_interleaved, interleaved)};
@@ -268,16 +311,18 @@ DslValue dsl_fn_rope(Args *a) {
 }
 
 /* The positions 0, 1 ... of a dimension if the argument is omitted. */
-static bool positions(Args *a, int i, const Expr *extent, Val *out) {
+static bool positions(Args *a, int i, const Expr *batch, const Expr *extent, Val *out) {
   if (!arg_given(a, i)) {
     *out = build_iota(&a->ev->b, type_get(a->ev->m, DT_i64, 1, &extent), 0);
     return *out != 0;
   }
   if (!dsl_arg_tensor(a, i, out)) return false;
   const Type *t = arg_type_of(a, *out);
-  if (t->dtype == DT_i64 && t->rank == 1 && t->dims[0] == extent) return true;
-  const char *want = dsl_expr_text(a->ev, extent);
-  dsl_fail(a->ev, a->at[i], DIAG_dsl_shape, "'%s' must be i64[%s], not %s", a->names[i], want, dsl_type_text(a->ev, t));
+  bool fits = t->rank == 1 || (t->rank == 2 && t->dims[0] == batch);
+  if (t->dtype == DT_i64 && fits && t->dims[t->rank - 1] == extent) return true;
+  const char *want = dsl_expr_text(a->ev, extent), *rows = dsl_expr_text(a->ev, batch);
+  dsl_fail(a->ev, a->at[i], DIAG_dsl_shape, "'%s' must be i64[%s] or i64[%s, %s], not %s", a->names[i], want, rows,
+           want, dsl_type_text(a->ev, t));
   return false;
 }
 
@@ -316,10 +361,10 @@ static DslValue attention_results(Args *a, Val y, bool grouped, bool lse) {
   return lse ? value_list(2, items) : items[0];
 }
 
-/* Reads the bias of the scores: [s, t], [b, g, s, t] or [b, g, r, s, t]; *dims receives the IR's letters for it, NULL
- * if there is none. */
+/* Reads the bias of the scores: [s, t], [b, s, t], [b, g, s, t] or [b, g, r, s, t]; *dims receives the IR's letters for
+ * it, NULL if there is none. */
 static bool attention_bias(Args *a, int i, const Type *q, const Type *k, Val *out, const char **dims) {
-  static const char *const letters[MAX_RANK + 1] = {[2] = "st", [4] = "bgst", [5] = "bgrst"};
+  static const char *const letters[MAX_RANK + 1] = {[2] = "st", [3] = "bst", [4] = "bgst", [5] = "bgrst"};
   *dims = NULL;
   if (!arg_given(a, i)) return true;
   if (!dsl_arg_tensor(a, i, out)) return false;
@@ -333,7 +378,7 @@ static bool attention_bias(Args *a, int i, const Type *q, const Type *k, Val *ou
   if (fits) return true;
   const char *text = dsl_type_text(a->ev, t);
   dsl_fail(a->ev, a->at[i], DIAG_dsl_shape,
-           "a bias %s does not fit queries %s: it must be [s,t], or have the dimensions of all scores", text,
+           "a bias %s does not fit queries %s: it must be [s,t] or [b,s,t], or have the dimensions of all scores", text,
            dsl_type_text(a->ev, q));
   return false;
 }
@@ -355,13 +400,13 @@ DslValue dsl_fn_attention(Args *a) {
     return dsl_fail(a->ev, a->call, DIAG_dsl_argument, "attention needs 'scale' when the head size is not a number");
   if (!dsl_arg_number(a, 7, known ? 1.0 / sqrt((double)width) : 1.0, &scale)) return value_error();
   dsl_begin(a->ev, a->call);
-  if (!positions(a, 3, q->dims[q->rank - 2], &in[3])) return built(a, 0);
+  if (!positions(a, 3, q->dims[0], q->dims[q->rank - 2], &in[3])) return built(a, 0);
   bool shared = !arg_given(a, 3) && !arg_given(a, 4) && q->dims[q->rank - 2] == k->dims[2];
   if (shared) in[4] = in[3];
-  else if (!positions(a, 4, k->dims[2], &in[4])) return built(a, 0);
+  else if (!positions(a, 4, q->dims[0], k->dims[2], &in[4])) return built(a, 0);
   if (!arg_given(a, 5))
     in[5] = dsl_operand(a->ev, a->call, value_expr(k->dims[2]), type_get(a->ev->m, DT_i64, 0, NULL));
-  else if (!arg_position(a, 5, &in[5])) return value_error();
+  else if (!arg_of_rows(a, 5, q->dims[0], &in[5])) return value_error();
   in[0] = group_queries(a, in[0]);
   Attr attrs[] = {attr_f(AT_scale, scale), attr_i(AT_causal, causal), attr_i(AT_sums, 1), {0}};
   int nattrs = lse ? 3 : 2;

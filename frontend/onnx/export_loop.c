@@ -206,6 +206,7 @@ const char *write_update(const Writing *n) {
   const Type *tv = operand_type(n, 1);
   const Expr *extent = n->type->dims[axis], *rows = tv->dims[axis], *dims[MAX_RANK];
   OnnxWriter *w = n->x->w;
+  if (n->op->nin > 3 || operand_type(n, 2)->rank) return export_no_form(n, "rows have positions of their own");
   const char *zero = onnx_write_scalar(w, DT_i64, 0, 0, false), *one = onnx_write_scalar(w, DT_i64, 0, 1, false);
   const char *end = reshaped(n, import_extent_of(n, extent), 0, NULL), *value = operand(n, 1);
   const char *from_at = node2(n, "Sub", node3(n, "Range", zero, end, one), operand(n, 2)), *row = zero;

@@ -9,7 +9,8 @@
  *   $0 $1 $2 the first dimensions after the repeated ones;  ${eps} the attribute eps
  *   ${bias:} the letters of an attribute as symbols ("b, t");  ${bias:bgrst} their places among these ("0, 4")
  * An empty list also removes the comma after it.  A line starting with ?name=value is kept if the attribute has that
- * value, with ?+name if the attribute exists, with ?-name if it does not.
+ * value, with ?+name if the attribute exists, with ?-name if it does not, with ?@34=N or ?@34>N if operands 3 and 4
+ * have N dimensions together, or more.  Several conditions in a row must all hold.
  *
  * The text is expanded for the operation's rank, element type and attributes, and parsed into a module of its own over
  * the symbols of the factors (the template).  It is then copied into the caller's module with the symbols replaced by
@@ -83,10 +84,19 @@ static void add_letters(Expansion *x, const char *s, size_t n) {
   }
 }
 
-/* Of "?name=value rest", "?+name rest" or "?-name rest", returns the rest; NULL if the condition does not hold. */
+/* True if "34=N" or "34>N" holds for the ranks of operands 3 and 4. */
+static bool ranks_are(const Expansion *x, const char *s) {
+  int rank = 0;
+  for (; *s >= '0' && *s <= '9'; s++) rank += type_of(x->f, x->op->in[*s - '0'])->rank;
+  return *s == '>' ? rank > s[1] - '0' : rank == s[1] - '0';
+}
+
+/* Of "?name=value rest", "?+name rest", "?-name rest" or "?@34=N rest", returns the rest; NULL if the condition does
+ * not hold. */
 static const char *condition(Expansion *x, const char *line) {
   const char *space = strchr(line, ' '), *equals = strchr(line, '=');
   size_t start = x->out.n;
+  if (line[1] == '@') return ranks_are(x, line + 2) ? space + 1 : NULL;
   if (line[1] == '+' || line[1] == '-') {
     bool there = find_attr(x, line + 2, (size_t)(space - line - 2)) != NULL;
     return there == (line[1] == '+') ? space + 1 : NULL;

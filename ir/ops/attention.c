@@ -16,17 +16,27 @@ static const Type *infer_rope(const Infer *c) {
   int64_t width;
   if (!dtype_is_float(x->dtype)) return infer_fail(c, "not defined for %s", dtype_name(x->dtype));
   if (x->rank < 3) return infer_fail(c, "needs dimensions ... s h k");
-  if (position->rank != 1 || position->dtype != DT_i64 || position->dims[0] != x->dims[x->rank - 3])
-    return infer_fail(c, "positions must be i64 with one element per sequence position");
+  bool rows = position->rank == 2 && x->rank > 3 && position->dims[0] == x->dims[0];
+  if ((position->rank != 1 && !rows) || position->dtype != DT_i64 ||
+      position->dims[position->rank - 1] != x->dims[x->rank - 3])
+    return infer_fail(c, "positions must be i64 with one element per sequence position, or as many per row");
   if (!ex_get_const(x->dims[x->rank - 1], &width) || width % 2 != 0)
     return infer_fail(c, "the last dimension must be a constant even extent");
   return x;
 }
 
+/* The angles of all positions: [s, j], or [r0, s, j] if each row of the first dimension has positions of its own. */
+#define ROPE_ANGLES(when, row, of_time, of_pair) \
+  when "%frequencies = broadcast %frequency {dims=[" of_pair "]} : $C[" row "s, j]\n" when \
+       "%time = cast %position {to=$C} : $C[" row "s]\n" when "%times = broadcast %time {dims=[" of_time \
+       "]} : $C[" row "s, j]\n" when "%angle = mul %times, %frequencies : $C[" row "s, j]\n" when \
+       "%cos = cos %angle : $C[" row "s, j]\n" when "%sin = sin %angle : $C[" row "s, j]\n"
+
 /* k = 2 j: the rule freezes k, so j needs no factor. */
 static const char rope_body[] =
     "%x = input {name=\"0\"} : $T[$D, s, h, 2*j]\n"
-    "%position = input {name=\"1\"} : i64[s]\n"
+    "?@1=1 %position = input {name=\"1\"} : i64[s]\n"
+    "?@1=2 %position = input {name=\"1\"} : i64[r0, s]\n"
     "%u = cast %x {to=$C} : $C[$D, s, h, 2*j]\n"
     "%i = iota {axis=0, start=0} : $C[j]\n"
     "%minustwo = const {value=-2} : $C[j]\n"
@@ -35,14 +45,11 @@ static const char rope_body[] =
     "%power = div %minustwoi, %k : $C[j]\n"
     "%base = const {value=${base}} : $C[j]\n"
     "%frequency = pow %base, %power : $C[j]\n"
-    "%frequencies = broadcast %frequency {dims=[1]} : $C[s, j]\n"
-    "%time = cast %position {to=$C} : $C[s]\n"
-    "%times = broadcast %time {dims=[0]} : $C[s, j]\n"
-    "%angle = mul %times, %frequencies : $C[s, j]\n"
-    "%cos = cos %angle : $C[s, j]\n"
-    "%sin = sin %angle : $C[s, j]\n"
-    "%coss = broadcast %cos {dims=[$0, $2]} : $C[$D, s, h, j]\n"
-    "%sins = broadcast %sin {dims=[$0, $2]} : $C[$D, s, h, j]\n"
+    ROPE_ANGLES("?@1=1 ", "", "0", "1") ROPE_ANGLES("?@1=2 ", "r0, ", "0, 1", "2")
+    "?@1=1 %coss = broadcast %cos {dims=[$0, $2]} : $C[$D, s, h, j]\n"
+    "?@1=1 %sins = broadcast %sin {dims=[$0, $2]} : $C[$D, s, h, j]\n"
+    "?@1=2 %coss = broadcast %cos {dims=[0, $0, $2]} : $C[$D, s, h, j]\n"
+    "?@1=2 %sins = broadcast %sin {dims=[0, $0, $2]} : $C[$D, s, h, j]\n"
     "?interleaved=0 %a = slice %u {starts=[$z, 0, 0, 0], strides=[$o, 1, 1, 1]} : $C[$D, s, h, j]\n"
     "?interleaved=0 %b = slice %u {starts=[$z, 0, 0, j], strides=[$o, 1, 1, 1]} : $C[$D, s, h, j]\n"
     "?interleaved=1 %a = slice %u {starts=[$z, 0, 0, 0], strides=[$o, 1, 1, 2]} : $C[$D, s, h, j]\n"
@@ -82,18 +89,35 @@ static bool eval_rope(Eval *e) {
   const InterpTensor *x = e->in[0], *position = e->in[1];
   int64_t k = x->dims[x->rank - 1], h = x->dims[x->rank - 2], s = x->dims[x->rank - 3],
           rows = count_cells(x->rank - 1, x->dims);
-  if (position->dims[0] != s)
-    return eval_fail(e, "%lld positions for %lld sequence elements", (long long)position->dims[0], (long long)s);
+  int64_t batch = position->rank == 2 ? position->dims[0] : 1, each = batch ? rows / batch : 0;
+  if (position->dims[position->rank - 1] != s || (batch != 1 && batch != x->dims[0]))
+    return eval_fail(e, "%lld positions for %lld sequence elements", (long long)interp_elements(position),
+                     (long long)s);
   bool interleaved = op_int(e->op, AT_interleaved, 0) != 0;
   for (int64_t r = 0; r < rows; r++)
     rotate(x->cells + r * k, e->out->cells + r * k, k, interleaved, op_float(e->op, AT_base, 0),
-           (double)position->cells[r / h % s].i);
+           (double)position->cells[r / each * s + r / h % s].i);
   return true;
 }
 
+/* r.. s h k, s -> r.. s h k, with positions per row: r.. s h k, r0 s -> r.. s h k. */
+static void rule_rope(const RuleMaking *k) {
+  static const char *const last[] = {"s", "h", "k"};
+  const Type *x = rule_out(k), *position = rule_in(k, 1);
+  for (int d = 0; d < x->rank; d++) {
+    int outer = x->rank - 3;
+    const char *name = d < outer ? arena_printf(k->m->arena, "r%d", d) : last[d - outer];
+    rule_assign(k, &k->r->operands[0], d, x, name);
+    rule_assign(k, &k->r->results[0], d, x, name);
+  }
+  if (position->rank == 2) rule_assign(k, &k->r->operands[1], 0, position, "r0");
+  rule_assign(k, &k->r->operands[1], position->rank - 1, position, "s");
+  k->r->factors[rule_letter(k, "k")].kind = FK_FROZEN;
+  rule_linear(k, 1, RED_SUM);
+}
+
 const OpRecord record_rope = {.infer = infer_rope,
-                              .space = "r.. s h k, s -> r.. s h k",
-                              .kinds = "frozen:k linear:0",
+                              .rule = rule_rope,
                               .eval = eval_rope,
                               .symbols = "r.. s h j",
                               .body = rope_body,
@@ -132,6 +156,12 @@ static bool fits_bias(const Infer *c, bool given) {
   return same;
 }
 
+/* True for [along], without it a scalar; with `rows` also for one of these per row of the batch. */
+static bool fits_rows(const Type *t, const Expr *batch, const Expr *along, bool rows) {
+  int rank = along != NULL, own = t->rank - rank;
+  return (own == 0 || (own == 1 && rows && t->dims[0] == batch)) && (!along || t->dims[own] == along);
+}
+
 static const Type *fits_attention(const Infer *c, int more) {
   const Type *q = c->in[0], *k = c->in[1], *v = c->in[2];
   if (q->rank != 5 || k->rank != 4 || v->rank != 4)
@@ -143,9 +173,11 @@ static const Type *fits_attention(const Infer *c, int more) {
   if (!fits) return infer_fail(c, "extents of q, k and v do not fit");
   for (int i = 3; i < 6; i++)
     if (c->in[i]->dtype != DT_i64) return infer_fail(c, "positions and length must be i64");
-  if (c->in[3]->rank != 1 || c->in[3]->dims[0] != q->dims[3] || c->in[4]->rank != 1 ||
-      c->in[4]->dims[0] != k->dims[2] || c->in[5]->rank != 0)
-    return infer_fail(c, "positions must be [s] and [t], the length a scalar");
+  const Expr *along[] = {q->dims[3], k->dims[2], NULL};
+  for (int i = 0; i < 3; i++)
+    if (!fits_rows(c->in[3 + i], q->dims[0], along[i], !more))
+      return infer_fail(c, more ? "positions must be [s] and [t], the length a scalar"
+                                : "positions must be [s] and [t] or [b,s] and [b,t], the length a scalar or [b]");
   return fits_bias(c, c->spec->nin == 7 + more) ? q : NULL;
 }
 
@@ -166,7 +198,8 @@ static const Type *infer_attention(const Infer *c) {
 
 void rule_attention_operands(const RuleMaking *k, Text *space) {
   const Attr *bias = op_attr(k->op, AT_bias);
-  text_add(space, "b g r s k, b g t k, b g t e, s, t, ");
+  text_printf(space, "b g r s k, b g t k, b g t e, %ss, %st, %s", rule_in(k, 3)->rank > 1 ? "b " : "",
+              rule_in(k, 4)->rank > 1 ? "b " : "", rule_in(k, 5)->rank > 0 ? "b" : "");
   for (const char *s = bias ? bias->u.s : ""; *s; s++) text_printf(space, "%s%c", s == bias->u.s ? ", " : " ", *s);
 }
 
@@ -195,10 +228,7 @@ static int products_attention(const Op *op, const Rule *r, ProductFactors out[MA
 static const char attention_body[] =
     "%q = input {name=\"0\"} : $T[b, g, r, s, k]\n"
     "%k = input {name=\"1\"} : $T[b, g, t, k]\n"
-    "%v = input {name=\"2\"} : $T[b, g, t, e]\n"
-    "%queryposition = input {name=\"3\"} : i64[s]\n"
-    "%keyposition = input {name=\"4\"} : i64[t]\n"
-    "%length = input {name=\"5\"} : i64[]\n"
+    "%v = input {name=\"2\"} : $T[b, g, t, e]\n" ATTENTION_POSITIONS
     "?+bias %bias = input {name=\"6\"} : $T[${bias:}]\n"
     "%uq = cast %q {to=$C} : $C[b, g, r, s, k]\n"
     "%uk = cast %k {to=$C} : $C[b, g, t, k]\n"
@@ -282,11 +312,22 @@ static bool bias_is_there(const Eval *e) {
   return !bias || interp_elements(e->in[6]) == elements;
 }
 
+/* True if x has n elements, or n for each row of the batch; `rank` is the rank of the first form. */
+static bool has_rows(const InterpTensor *x, int rank, int64_t n, int64_t batch) {
+  return interp_elements(x) == (x->rank == rank ? n : n * batch);
+}
+
+/* The n elements of row b. */
+static const Cell *of_row(const InterpTensor *x, int rank, int64_t n, int64_t b) {
+  return x->cells + (x->rank == rank ? 0 : b * n);
+}
+
 bool eval_attention_fits(const Eval *e) {
   const InterpTensor *q = e->in[0], *k = e->in[1], *v = e->in[2];
   int64_t groups = q->dims[0] * q->dims[1], t = k->dims[2];
   bool fits = k->dims[0] * k->dims[1] == groups && v->dims[0] * v->dims[1] == groups && v->dims[2] == t &&
-              k->dims[3] == q->dims[4] && e->in[3]->dims[0] == q->dims[3] && e->in[4]->dims[0] == t && bias_is_there(e);
+              k->dims[3] == q->dims[4] && has_rows(e->in[3], 1, q->dims[3], q->dims[0]) &&
+              has_rows(e->in[4], 1, t, q->dims[0]) && has_rows(e->in[5], 0, 1, q->dims[0]) && bias_is_there(e);
   return fits || eval_fail(e, "the extents of the operands do not fit");
 }
 
@@ -298,9 +339,7 @@ static bool eval_attention(Eval *e) {
                  .k = q->dims[4],
                  .e = v->dims[3],
                  .scale = op_float(e->op, AT_scale, 1),
-                 .causal = op_int(e->op, AT_causal, 0) != 0,
-                 .key_positions = e->in[4]->cells,
-                 .length = e->in[5]->cells[0].i};
+                 .causal = op_int(e->op, AT_causal, 0) != 0};
   bool fits = interp_elements(e->out) == groups * r * s * a.e;
   for (int i = 1; i < e->op->nout; i++) fits &= interp_elements(e->outs[i]) == groups * r * s;
   if (!eval_attention_fits(e)) return false;
@@ -310,10 +349,13 @@ static bool eval_attention(Eval *e) {
   for (int64_t g = 0; g < groups; g++) {
     a.key = k->cells + g * a.t * a.k;
     a.value = v->cells + g * a.t * a.e;
+    const int64_t b = g / q->dims[1];
+    const Cell *positions = of_row(e->in[3], 1, s, b);
+    a.key_positions = of_row(e->in[4], 1, a.t, b), a.length = of_row(e->in[5], 0, 1, b)->i;
     for (int64_t i = 0; i < r * s; i++) {
       int64_t row = g * r * s + i;
       a.bias = eval_attention_bias(e, row);
-      Sums sums = attend(&a, q->cells + row * a.k, e->in[3]->cells[i % s].i, e->out->cells + row * a.e);
+      Sums sums = attend(&a, q->cells + row * a.k, positions[i % s].i, e->out->cells + row * a.e);
       if (e->op->nout > 1) e->outs[1]->cells[row].f = sums.max, e->outs[2]->cells[row].f = sums.sum;
     }
   }

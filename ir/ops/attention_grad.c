@@ -85,9 +85,7 @@ static const char attention_grad_body[] =
     "%q = input {name=\"0\"} : $T[b, g, r, s, k]\n"
     "%k = input {name=\"1\"} : $T[b, g, t, k]\n"
     "%v = input {name=\"2\"} : $T[b, g, t, e]\n"
-    "%queryposition = input {name=\"3\"} : i64[s]\n"
-    "%keyposition = input {name=\"4\"} : i64[t]\n"
-    "%length = input {name=\"5\"} : i64[]\n"
+    ATTENTION_POSITIONS
     "?+bias %bias = input {name=\"6\"} : $T[${bias:}]\n"
     INPUT("o", 6, "$T[b, g, r, s, e]") INPUT_BEHIND_BIAS("o", 7, "$T[b, g, r, s, e]")
     INPUT("max", 7, "$C[b, g, r, s]") INPUT_BEHIND_BIAS("max", 8, "$C[b, g, r, s]")

@@ -20,10 +20,13 @@ void gradient_attention(Gradient *g) {
   static const char *const of[] = {"q", "k", "v"};
   const Op *op = g->op;
   Val in[MAX_OPERANDS];
+  bool rows = gradient_type(g, op->in[3])->rank + gradient_type(g, op->in[4])->rank > 2 ||
+              gradient_type(g, op->in[5])->rank > 0;
   bool of_sums = op->nout > 1 && (g->of_results[1] || g->of_results[2]);
-  if (op->nout < 2 || of_sums || (op->nin > 6 && g->wanted[6])) {
+  if (op->nout < 2 || of_sums || rows || (op->nin > 6 && g->wanted[6])) {
     g->refused = op->nout < 2 ? "attention without sums"
                  : of_sums    ? "the sums of an attention"
+                 : rows       ? "an attention with positions or lengths per row"
                               : "the bias of an attention";
     return;
   }

@@ -143,6 +143,10 @@ void gradient_update(Gradient *g) {
   Val dy = g->of_results[0], at = op->in[2];
   const Type *part = gradient_type(g, op->in[1]);
   int axis = (int)op_int(op, AT_axis, 0);
+  if (op->nin > 3 || gradient_type(g, at)->rank) {
+    g->refused = "an update with positions or counts per row";
+    return;
+  }
   if (g->wanted[0]) {
     Attr a[] = {attr_i(AT_axis, axis), attr_e(AT_start, ex_const(b->m, 0))};
     g->of_operands[0] = build_op(

@@ -62,10 +62,16 @@ static const Type *infer_scatter(const Infer *c) {
 }
 
 static const Type *infer_update(const Infer *c) {
-  const Type *x = c->in[0], *u = c->in[1], *p = c->in[2];
+  const Type *x = c->in[0], *u = c->in[1];
   int axis = infer_axis(c, AT_axis, x->rank);
   if (axis < 0) return NULL;
-  if (p->rank != 0 || p->dtype != DT_i64) return infer_fail(c, "the position must be an i64 scalar");
+  for (int i = 2; i < c->spec->nin; i++) {
+    const Type *p = c->in[i];
+    bool rows = p->rank == 1 && p->dims[0] == x->dims[0] && axis > 0;
+    if ((p->rank && !rows) || p->dtype != DT_i64)
+      return infer_fail(c, "the %s must be an i64 scalar, or one per row of dimension 0",
+                        i == 2 ? "position" : "count");
+  }
   if (u->dtype != x->dtype || u->rank != x->rank) return infer_fail(c, "operands differ in type or rank");
   for (int d = 0; d < x->rank; d++)
     if (d != axis && u->dims[d] != x->dims[d]) return infer_fail(c, "operands differ in dimension %d", d);
@@ -155,7 +161,8 @@ static void rule_put(const RuleMaking *k) {
   if (op != RED_PRODUCT) rule_linear(k, 1, op);
 }
 
-/* Owner-masked write (D14): the updated dimension is cut, and the update stays whole along it. */
+/* Owner-masked write (D14): the updated dimension is cut, and the update stays whole along it.  Positions and counts of
+ * rows are cut as the rows are. */
 static void rule_update(const RuleMaking *k) {
   int axis = (int)op_int(k->op, AT_axis, 0);
   const Type *x = rule_in(k, 0);
@@ -164,6 +171,8 @@ static void rule_update(const RuleMaking *k) {
     rule_set_dim(&k->r->operands[0], d, f);
     rule_set_dim(&k->r->results[0], d, f);
     rule_set_dim(&k->r->operands[1], d, d == axis ? rule_numbered(k, "u", 0, rule_in(k, 1)->dims[d], FK_FROZEN) : f);
+    for (int i = 2; i < k->op->nin && d == 0; i++)
+      if (rule_in(k, i)->rank) rule_set_dim(&k->r->operands[i], 0, f);
   }
   rule_moves_sums(k, 3);
 }
@@ -191,10 +200,12 @@ static bool is_state(const Func *f, Val v) {
   return k == OP_read;
 }
 
-/* Elements outside a state would be lost silently, so the whole update must fit. */
+/* Elements outside a state would be lost silently, so the whole update must fit; with a count, whose value is not
+ * known here, at least the position (frontend/dsl/tensor.c adds a check of the sum). */
 static const Expr *places_update(Module *m, const Func *f, const Op *op) {
   int64_t axis = op_int(op, AT_axis, 0);
   if (!is_state(f, op->in[0])) return NULL;
+  if (op->nin > 3) return ex_addi(m, type_of(f, op->in[0])->dims[axis], 1);
   return ex_addi(m, ex_sub(m, type_of(f, op->in[0])->dims[axis], type_of(f, op->in[1])->dims[axis]), 1);
 }
 
@@ -257,24 +268,36 @@ static bool eval_gather(Eval *e) {
   return true;
 }
 
+/* The element of operand i for one of the `outer` slices of an update: the only one, or that of its row. */
+static int64_t of_slice(const Eval *e, int i, int64_t slice, int64_t outer) {
+  const InterpTensor *x = e->in[i];
+  return x->cells[x->rank ? slice / (outer / x->dims[0]) : 0].i;
+}
+
 static bool eval_update(Eval *e) {
   const InterpTensor *x = e->in[0], *u = e->in[1], *y = e->out;
   int axis = (int)op_int(e->op, AT_axis, 0);
-  int64_t start, first, rows = x->dims[axis];
+  int64_t start, rows = x->dims[axis];
   if (!eval_expr(e, op_expr(e->op, AT_start), &start)) return false;
-  bool far = __builtin_sub_overflow(e->in[2]->cells[0].i, start, &first);
+  for (int i = 2; i < e->op->nin; i++)
+    if (e->in[i]->rank && e->in[i]->dims[0] != x->dims[0])
+      return eval_fail(e, "%lld positions or counts for %lld rows", (long long)e->in[i]->dims[0],
+                       (long long)x->dims[0]);
   for (int d = 0; d < x->rank; d++)
     if (x->dims[d] != y->dims[d] || (d != axis && u->dims[d] != x->dims[d]))
       return eval_fail(e, "extents of dimension %d do not fit", d);
   int64_t outer = count_cells(axis, x->dims), inner = count_cells(x->rank - axis - 1, x->dims + axis + 1);
   memcpy(y->cells, x->cells, sizeof(Cell) * (size_t)interp_elements(y));
-  for (int64_t o = 0; o < outer; o++)
-    for (int64_t i = 0; i < u->dims[axis]; i++) {
+  for (int64_t o = 0; o < outer; o++) {
+    int64_t first, count = e->op->nin > 3 ? of_slice(e, 3, o, outer) : u->dims[axis];
+    bool far = __builtin_sub_overflow(of_slice(e, 2, o, outer), start, &first);
+    for (int64_t i = 0; i < u->dims[axis] && i < count; i++) {
       int64_t row;
       if (far || __builtin_add_overflow(first, i, &row) || row < 0 || row >= rows) continue;
       memcpy(y->cells + (o * rows + row) * inner, u->cells + (o * u->dims[axis] + i) * inner,
              sizeof(Cell) * (size_t)inner);
     }
+  }
   return true;
 }
 

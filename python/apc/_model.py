@@ -27,11 +27,13 @@ from ._tool import option_words, run_json
 
 @dataclass(frozen=True)
 class TensorInfo:
-    """An input or output: `dims` has numbers, and formulas such as "batch" for sizes that depend on the inputs."""
+    """An input or output: `dims` has numbers, and formulas such as "batch" for sizes that depend on the inputs.
+    `index_below`: its elements are indices below this; None if they are none, or if sizes decide."""
 
     name: str
     dtype: str
     dims: tuple[int | str, ...]
+    index_below: int | None = None
 
 
 class EntryInfo:
@@ -107,7 +109,7 @@ class Model:
             c = TensorInfoC()
             check(self._pointer, function(self._pointer, i, byref(c)))
             dims = tuple(c.dims[k] if c.dims[k] >= 0 else c.dim_text[k].decode() for k in range(c.rank))
-            found.append(TensorInfo(c.name.decode(), TYPES[c.type], dims))
+            found.append(TensorInfo(c.name.decode(), TYPES[c.type], dims, c.index_below if c.index_below >= 0 else None))
         return found
 
     def _read_entries(self) -> dict[str, EntryInfo]:

@@ -101,6 +101,7 @@ endforeach()
 
 # A rank of a training run is killed, 20 times.
 apc_test(NAME cli.elastic COMMAND /usr/bin/python3 ${CMAKE_CURRENT_LIST_DIR}/elastic.py ${CMAKE_BINARY_DIR}/apc)
+apc_test(NAME cli.slots COMMAND /usr/bin/python3 ${CMAKE_CURRENT_LIST_DIR}/slots.py ${CMAKE_BINARY_DIR} NEEDS apcrt_shared)
 apc_test(NAME cli.train_kills COMMAND /usr/bin/python3 ${CMAKE_CURRENT_LIST_DIR}/train_kills.py ${CMAKE_BINARY_DIR}/apc)
 # Wrong training steps are caught without a run.
 apc_test(NAME cli.train_faults COMMAND /usr/bin/python3 ${CMAKE_CURRENT_LIST_DIR}/train_faults.py ${CMAKE_BINARY_DIR}/apc

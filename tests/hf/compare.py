@@ -8,7 +8,8 @@ For each family a tiny model with random weights is written by save_pretrained a
 prompt by 64 greedy tokens; apc must give the same tokens on 1, 2 and 4 ranks (tensor, sequence and pipeline splits),
 and logits with a relative L2 error of at most 1e-5.  One request over the whole sequence shows both: if every token is
 the argmax of the logits before it, greedy decoding gives these tokens.  The entries with a cache (prefill, then a call
-per token) run on one rank.  --record writes the folders and results to tests/hf/folders, which the suite compares
+per token) run on one rank.  Prompts of unequal lengths in slots give the tokens of single runs, and those of
+transformers' batch padded on the left (--slots: only this).  --record writes the folders and results to tests/hf/folders, which the suite compares
 without transformers (agree.py).
 """
 import os
@@ -137,8 +138,79 @@ def cached(program, work, tokens):
     return int((np.array(made) == tokens[0, PROMPT:]).sum())
 
 
+LENGTHS = [3, PROMPT, 1, 7]  # of prompts that are continued together
+TOGETHER = 20                # tokens for each: transformers computes the cache of phi3_longrope again beyond 32
+
+
+def prompts():
+    return [np.arange(n) * (7 + 2 * i) % 29 + 3 for i, n in enumerate(LENGTHS)]
+
+
+def padded(m, alone):
+    """The tokens by which transformers continues each prompt: one at a time, or all in a batch padded on the left."""
+    if alone:
+        return [expected_of(m, p[None], None)[0].tolist() for p in prompts()]
+    tokens, mask = np.zeros((2, len(LENGTHS), max(LENGTHS)), np.int64)
+    for row, p in enumerate(prompts()):
+        tokens[row, -len(p):], mask[row, -len(p):] = p, 1
+    return expected_of(m, tokens, torch.tensor(mask)).tolist()
+
+
+def expected_of(m, tokens, mask):
+    with torch.no_grad():
+        made = m.generate(torch.tensor(tokens), attention_mask=mask, max_new_tokens=TOGETHER, do_sample=False,
+                          eos_token_id=None, pad_token_id=0)
+    return made[:, tokens.shape[1]:].numpy()
+
+
+def together(program, work, target, options):
+    """Continues the prompts in slots: two are read at once, two in pieces between the steps of the others."""
+    os.environ["APC_HOME"] = os.path.dirname(os.path.abspath(program))
+    sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../python"))
+    import apc as package
+    n, later = len(LENGTHS), [2, 3]
+    made, at, done = [[] for _ in range(n)], np.zeros(n, np.int64), np.zeros(n, np.int64)
+    with package.compile(f"{work}/m.apc", target, defines={"cache": 1, "slots": 1, "ctx": 96},
+                         weights=f"{work}/folder", dims={"batch": n}, **options) as lm:
+        tokens = np.zeros((n, max(LENGTHS)), np.int64)
+        for row in range(2):
+            tokens[row, :LENGTHS[row]] = prompts()[row]
+        count = np.array([LENGTHS[row] if row not in later else 0 for row in range(n)])
+        logits = lm(tokens=tokens, at=at, count=count, entry="extend")
+        at, last = at + count, logits[:, -1].argmax(-1)
+        while min(map(len, made)) < TOGETHER:
+            piece = prompts()[later[0]][at[later[0]]:][:3] if later else []
+            if len(piece):
+                logits = lm(tokens=piece[None], slot=np.int64(later[0]), at=at[later[0]], entry="admit")
+                at[later[0]] += len(piece)
+                if at[later[0]] == LENGTHS[later[0]]:
+                    last[later.pop(0)] = logits[0, -1].argmax()
+            count = np.array([row not in later and len(made[row]) < TOGETHER for row in range(n)], np.int64)
+            for row in np.flatnonzero(count):
+                made[row].append(int(last[row]))
+            logits = lm(tokens=last[:, None], at=at, count=count, entry="step")
+            at, last = at + count, np.where(count, logits[:, -1].argmax(-1), last)
+    return made
+
+
+def in_slots(program, name, work, m):
+    """Compares prompts in slots with single runs of transformers, and with its padded batch (which has one length for
+    the frequencies of rope_type dynamic and longrope); returns the number of differences."""
+    alone, batch = padded(m, True), padded(m, False)
+    follows = "dynamic" in name or "longrope" in name
+    failed = 0
+    for target, options in [("cpu", {}), ("cpux2", {"dp": 2}), ("cpux4", {"tp": 2, "cp": 2}), ("cpux2", {"pp": 2})]:
+        made = together(program, work, target, options)
+        same = made == alone and (follows or made == batch)
+        failed += not same
+        print(f"{name:18} {target:6} slots {str(options):24} {'' if same else 'DIFFERENT'}", flush=True)
+        if not same:
+            print(*zip(made, alone, batch), sep="\n")
+    return failed
+
+
 def main():
-    record = "--record" in sys.argv
+    record, only_slots = "--record" in sys.argv, "--slots" in sys.argv
     program, *names = [a for a in sys.argv[1:] if not a.startswith("--")]
     worst, failed = 0.0, 0
     for name in names or FAMILIES:
@@ -150,6 +222,9 @@ def main():
                 folder.record(name, f"{work}/folder", T.AutoModelForCausalLM, expected, T.__version__)
                 continue
             apc(program, "import-hf", f"{work}/folder", "-o", f"{work}/m.apc")
+            if only_slots:
+                failed += in_slots(program, name, work, m)
+                continue
             for target, options in RANKS:
                 error, same = whole(program, work, tokens, logits, target, options)
                 worst, bad = max(worst, error), error > 1e-5 or same != NEW
@@ -159,6 +234,7 @@ def main():
             same = cached(program, work, expected(m, cache=True)[0])
             failed += same != NEW
             print(f"{name:18} cpu    cache              {same}/{NEW}{'  DIFFERENT' * (same != NEW)}", flush=True)
+            failed += in_slots(program, name, work, m)
     print(f"largest relative error {worst:.1e}, {failed} different")
     return failed > 0
 

@@ -401,6 +401,11 @@ static const Instance others[] = {
                   "update %x, %z, %i {axis=1, start=0}", "f32[A, 6, B]")),
     F(update,
       X("i32[C]") Z("i32[2]") "%i = input {name=\"i\"} : i64[] " Y("update %x, %z, %i {axis=0, start=0}", "i32[C]")),
+    F(update,
+      X("f32[A, 6, B]") Z("f32[A, 3, B]") "%i = input {name=\"i\"} : i64[A] %n = input {name=\"n\"} : i64[A] " Y(
+          "update %x, %z, %i, %n {axis=1, start=0}", "f32[A, 6, B]")),
+    F(update, X("f32[A, B, 6]") Z("f32[A, B, 3]") "%i = input {name=\"i\"} : i64[] %n = input {name=\"n\"} : i64[A] " Y(
+                  "update %x, %z, %i, %n {axis=2, start=0}", "f32[A, B, 6]")),
     F(conv, X("f32[A, 3, B]") Z("f32[C, 3, 3]")
                 Y("conv %x, %z {spec=\"ncH,ocH->Hno\", starts=[-1], strides=[1], dilations=[1]}", "f32[B, A, C]")),
     F(conv, X("f32[1, A, 2*B + 1, 5]") Z("f32[2, A, 3, 2]")
@@ -484,6 +489,21 @@ static const Instance others[] = {
                                                                        "f32[B, A, C, 4]")),
     F(rope,
       X("f32[A, C, 2]") "%i = input {name=\"i\"} : i64[A] " Y("rope %x, %i {base=100, interleaved=1}", "f32[A, C, 2]")),
+    F(rope, X("f32[B, A, C, 4]") "%i = input {name=\"i\"} : i64[B, A] " Y("rope %x, %i {base=100, interleaved=0}",
+                                                                          "f32[B, A, C, 4]")),
+    F(rope, X("f32[B, 2, A, C, 2]") "%i = input {name=\"i\"} : i64[B, A] " Y("rope %x, %i {base=100, interleaved=1}",
+                                                                             "f32[B, 2, A, C, 2]")),
+    F(attention,
+      "%q = input {name=\"q\"} : f32[B, 2, 2, A, 2] %k = input {name=\"k\"} : f32[B, 2, C, 2] %v = input {name=\"v\"} "
+      ": f32[B, 2, C, 3] "
+      "%s = input {name=\"s\"} : i64[B, A] %t = input {name=\"t\"} : i64[B, C] %n = input {name=\"n\"} : i64[B] " YZZ(
+          "attention %q, %k, %v, %s, %t, %n {scale=0.7, causal=1, sums=1}",
+          "f32[B, 2, 2, A, 3], f32[B, 2, 2, A], f32[B, 2, 2, A]")),
+    F(attention,
+      "%q = input {name=\"q\"} : f32[B, 2, 1, A, 2] %k = input {name=\"k\"} : f32[B, 2, C, 2] %v = input {name=\"v\"} "
+      ": f32[B, 2, C, 2] "
+      "%s = input {name=\"s\"} : i64[A] %t = input {name=\"t\"} : i64[C] %n = input {name=\"n\"} : i64[B] " Y(
+          "attention %q, %k, %v, %s, %t, %n {scale=0.7, causal=0}", "f32[B, 2, 1, A, 2]")),
     F(attention,
       "%q = input {name=\"q\"} : f32[2, B, 2, A, 2] %k = input {name=\"k\"} : f32[2, B, C, 2] %v = input {name=\"v\"} "
       ": f32[2, B, C, 3] "

@@ -1,0 +1,240 @@
+#!/usr/bin/env python3
+"""Decoding for many: slots of examples/llama.apc against single runs, examples/generate.c and examples/serve.py.
+
+    slots.py BUILD
+
+A model with random weights continues prompts of unequal lengths one at a time, by the entries with one position for
+all; then in slots, with other plans, by the C example and by the server: always the same tokens.
+"""
+import http.client
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+
+build = os.path.abspath(sys.argv[1])
+root = os.path.abspath(os.path.join(os.path.dirname(__file__), "../.."))
+os.environ.update(APC_HOME=build, APC_CACHE="off", PYTHONPATH=f"{root}/python", PYTHONDONTWRITEBYTECODE="1")
+sys.dont_write_bytecode = True
+sys.path.insert(0, f"{root}/python")
+
+import numpy as np
+
+import apc
+
+SIZES = dict(layers=2, d=32, heads=4, kv_heads=2, ffn=32, vocab=61, ctx=24)
+PROMPTS = [[3, 1, 4, 1, 5, 9, 2, 6, 5], [35], [8, 9, 7, 9], [32, 3], [8, 4, 6, 2, 6, 43, 3]]
+NEW = 6
+failed = 0
+
+
+def check(what, holds, why=""):
+    global failed
+    if not holds:
+        failed += 1
+        print(f"FAILED {what}\n{why}", flush=True)
+
+
+def compiled(path, slots, **options):
+    """A program; slots 0: one sequence, by the entries prefill and decode."""
+    defines = {"cache": 1, **({"slots": 1} if slots else {}), **SIZES}
+    return apc.compile(f"{root}/examples/llama.apc", defines=defines, dims={"batch": max(slots, 1)}, out=path, **options)
+
+
+def alone(work):
+    """Greedy tokens of each prompt from single runs."""
+    made = []
+    with compiled(f"{work}/one", 0) as m:
+        for p in PROMPTS:
+            logits, tokens = m(tokens=np.array([p]), at=0, entry="prefill"), []
+            for i in range(NEW):
+                tokens.append(int(logits[0, -1].argmax()))
+                logits = m(tokens=np.array([tokens[-1:]]), at=len(p) + i, entry="decode")
+            made.append(tokens)
+    return made
+
+
+def in_slots(m, prompts):
+    """The same at once: the prompts of slots 0 and 1 first, then pieces of the others between steps."""
+    n = len(prompts)
+    lengths, later = np.array([len(p) for p in prompts]), list(range(2, n))
+    tokens = np.zeros((n, lengths.max()), np.int64)
+    count = np.where(np.arange(n) < 2, lengths, 0)
+    for row in range(2):
+        tokens[row, :lengths[row]] = prompts[row]
+    logits = m(tokens=tokens, at=np.zeros(n, np.int64), count=count, entry="extend")
+    at, last, made = count.copy(), logits[:, -1].argmax(-1), [[] for _ in range(n)]
+    while min(map(len, made)) < NEW:
+        if later:
+            row = later[0]
+            piece = prompts[row][at[row]:][:3]
+            logits = m(tokens=np.array([piece]), slot=row, at=at[row], entry="admit")
+            at[row] += len(piece)
+            if at[row] == lengths[row]:
+                last[later.pop(0)] = logits[0, -1].argmax()
+        count = np.array([row not in later and len(made[row]) < NEW for row in range(n)], np.int64)
+        for row in np.flatnonzero(count):
+            made[row].append(int(last[row]))
+        logits = m(tokens=last[:, None], at=at, count=count, entry="step")
+        at, last = at + count, np.where(count, logits[:, -1].argmax(-1), last)
+    return made
+
+
+def plans(wanted, work):
+    for target, options in (("cpu", {}), ("cpux4", {"dp": 2, "cp": 2}), ("cpux4", {"tp": 2, "pp": 2})):
+        with compiled(f"{work}/split", 4, target=target, **options) as m:
+            check(f"slots with {options}", in_slots(m, PROMPTS[:4]) == wanted[:4])
+
+
+def states(wanted, work):
+    """Slot 0 reads a beginning, which is copied to slot 2, kept in a file, and taken back to a part of it."""
+    p = PROMPTS[0]
+    with apc.load(f"{work}/three") as m:
+        at = next(t for t in m.entries["step"].inputs if t.name == "at")
+        check("the capacity is known", at.index_below == SIZES["ctx"] + 1, at)
+        m(tokens=np.array([p[:5]]), slot=0, at=0, entry="admit")
+        for s in m.states:
+            s[2] = s[0]
+        m.states.save(f"{work}/begin.safetensors")
+        logits = m(tokens=np.array([p[5:]]), slot=2, at=5, entry="admit")
+        check("a copied beginning", logits[0, -1].argmax() == wanted[0][0])
+        m.states.load(f"{work}/begin.safetensors")
+        m(tokens=np.array([[7, 7, 7]]), slot=0, at=5, entry="admit")  # taken back: written over
+        logits = m(tokens=np.array([p[5:]]), slot=0, at=5, entry="admit")
+        check("a truncated sequence", logits[0, -1].argmax() == wanted[0][0])
+        try:
+            m(tokens=np.ones((3, 1), np.int64), at=np.array([0, SIZES["ctx"], 0]), count=np.ones(3, np.int64), entry="step")
+            check("a full slot is refused", False)
+        except apc.Error as e:
+            check("a full slot is refused", "24" in str(e), e)
+
+
+def generate(work, program, *args):
+    r = subprocess.run([f"{work}/generate", f"{work}/{program}", *args], capture_output=True, text=True)
+    return r.returncode, r.stdout, r.stderr
+
+
+def by_prompt(out, n):
+    """The answers of generate.c: tokens, and the reason of the end."""
+    found = [[] for _ in range(n)]
+    for line in out.splitlines():
+        number, *rest = line.split()
+        found[int(number)].append(rest[-1] if rest[0] == "end" else int(rest[0]))
+    return found
+
+
+def examples_in_c(wanted, work):
+    subprocess.run(["cc", "-std=c11", "-Wall", "-Wextra", "-Werror", f"-I{root}/runtime", f"{root}/examples/generate.c",
+                    f"{build}/libapcrt.so", f"-Wl,-rpath,{build}", "-lm", "-o", f"{work}/generate"], check=True)
+    texts = [" ".join(map(str, p)) for p in PROMPTS]
+    code, out, err = generate(work, "three", "--max", str(NEW), "--piece", "2", *texts)
+    check("greedy", code == 0 and by_prompt(out, 5) == [t + ["length"] for t in wanted], out + err)
+    lines = out.splitlines()
+    begin = next(i for i, line in enumerate(lines) if line.startswith("1 "))
+    check("the second answer begins before the first one ends", begin < lines.index("0 end length"), out)
+    code, out, err = generate(work, "three", "--max", str(NEW), "--temperature", "2", "--top-k", "1", texts[0])
+    check("top-k 1 is greedy", by_prompt(out, 1)[0][:-1] == wanted[0], out + err)
+    random = ["--max", str(NEW), "--temperature", "1.5", "--top-k", "20", "--top-p", "0.9"]
+    _, together, _ = generate(work, "three", *random, "--seed", "7", *texts)
+    singles = [by_prompt(generate(work, "three", *random, "--seed", str(7 + i), t)[1], 1)[0] for i, t in enumerate(texts)]
+    check("drawn tokens are those of single runs", by_prompt(together, 5) == singles, together)
+    check("other seeds give others", generate(work, "three", *random, "--seed", "8", *texts)[1] != together)
+    stop = wanted[0][2]
+    _, out, _ = generate(work, "three", "--stop", str(stop), texts[0])
+    check("a stop id", by_prompt(out, 1)[0] == wanted[0][:wanted[0].index(stop)] + ["stop"], out)
+    _, out, _ = generate(work, "three", "--max", "99", texts[0])
+    check("a full cache", len(by_prompt(out, 1)[0]) == SIZES["ctx"] - len(PROMPTS[0]) + 2 and "end full" in out, out)
+    for code, text, args in ((1, "the token 61, of 61", ["three", "61"]), (1, "the cache 24", ["three", "1 " * 25]),
+                             (1, "has no entries step and admit", ["one", "1"]), (2, "not x", ["three", "x"]),
+                             (2, "--top-k", ["three", "--top-k", "0", "1"]), (2, "no such option", ["three", "--no", "1"])):
+        r = generate(work, *args)
+        check(f"{args} is refused", r[0] == code and text in r[2], r)
+
+
+def served(wanted, work):
+    server = subprocess.Popen([sys.executable, f"{root}/examples/serve.py", f"{work}/three", "--port", "0"],
+                              stdout=subprocess.PIPE, text=True)
+    try:
+        port = int(server.stdout.readline().split()[0].rsplit(":", 1)[1])
+
+        def call(method, path, body=None):
+            c = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
+            c.request(method, path, json.dumps(body) if body is not None else None)
+            return c, c.getresponse()
+
+        def complete(**body):
+            c, r = call("POST", "/v1/completions", body)
+            return r.status, json.loads(r.read())
+
+        made = [None] * len(PROMPTS)
+
+        def one(i):
+            made[i] = complete(prompt=PROMPTS[i], max_tokens=NEW)[1]["choices"][0]["tokens"]
+
+        clients = [threading.Thread(target=one, args=(i,)) for i in range(len(PROMPTS))]
+        for t in clients:
+            t.start()
+        for t in clients:
+            t.join()
+        check("more clients than slots", made == wanted, made)
+        c, r = call("POST", "/v1/completions", dict(prompt=PROMPTS[1], max_tokens=NEW, stream=True))
+        events = [line[6:] for line in r.read().decode().split("\n\n") if line]
+        tokens = [t for e in events[:-1] for t in json.loads(e)["choices"][0]["tokens"]]
+        check("a stream", tokens == wanted[1] and events[-1] == "[DONE]", events)
+        drawn = [complete(prompt=PROMPTS[2], max_tokens=NEW, temperature=1.5, top_p=0.9, seed=s) for s in (1, 1, 2)]
+        drawn = [d[1]["choices"][0]["tokens"] for d in drawn]
+        check("seeds", drawn[0] == drawn[1] != drawn[2], drawn)
+        for body in (dict(prompt="text"), dict(prompt=[61]), dict(prompt=[]), dict(prompt=[1], top_p=2), [1]):
+            c, r = call("POST", "/v1/completions", body)
+            check(f"{body} is refused", r.status == 400 and "error" in json.loads(r.read()))
+        check("no such completion", call("DELETE", "/v1/completions/cmpl-0")[1].status == 404)
+        c, r = call("GET", "/health")
+        check("no slot is left in use", json.loads(r.read()) == {"slots": 3, "used": 0})
+    finally:
+        server.terminate()
+        server.wait()
+
+
+def cancelled(work):
+    """An engine whose steps wait for the test: a request is ended while it runs, another goes on."""
+    sys.path.insert(0, f"{root}/examples")
+    import serve
+    with apc.load(f"{work}/three") as m:
+        engine = serve.Engine(m)
+        long, other = (serve.Request(dict(prompt=p, max_tokens=12), engine) for p in PROMPTS[:2])
+        engine.submit(long)
+        engine.submit(other)
+        for _ in range(3):
+            engine.fill(), engine.admit(), engine.step()
+        check("it is found", engine.cancel(long.id) and not engine.cancel("cmpl-none"))
+        while not other.answer.queue or not isinstance(other.answer.queue[-1], str):
+            engine.fill(), engine.admit(), engine.step()
+        ends = [list(r.answer.queue) for r in (long, other)]
+        check("a cancelled request", 0 < len(ends[0]) < 8 and ends[0][-1] == "cancelled", ends)
+        check("the other one", len(ends[1]) == 13 and ends[1][-1] == "length", ends)
+        check("its slot is free", engine.slots == [None] * 3)
+
+
+def on_gpus(work):
+    args = [word for name, v in {**SIZES, "cache": 1, "slots": 1}.items() for word in ("-D", f"{name}={v}")]
+    r = subprocess.run([f"{build}/apc", "plan", f"{root}/examples/llama.apc", *args, "--dim", "batch=2", "--target",
+                        "dgx-h100x1", f"--emit=cuda={work}/gpu.cu"], capture_output=True, text=True)
+    check("kernels for GPUs", r.returncode == 0, r.stderr)
+    with open(f"{work}/gpu.cu") as f:
+        text = f.read()
+    check("of rows", all(word in text for word in ("update_rows_4((", "b.query_position += own", "*position = a.p1 +")))
+
+
+with tempfile.TemporaryDirectory() as folder:
+    tokens = alone(folder)
+    compiled(f"{folder}/three", 3).close()
+    plans(tokens, folder)
+    states(tokens, folder)
+    examples_in_c(tokens, folder)
+    served(tokens, folder)
+    cancelled(folder)
+    on_gpus(folder)
+print(f"{failed} failures")
+sys.exit(failed > 0)
