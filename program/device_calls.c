@@ -183,6 +183,7 @@ static void resolve_gemm(const Place *k, const DeviceCall *c) {
   const int64_t *v = k->values;
   GemmCall *g = c->gemm;
   *g = (GemmCall){.operands = (DType)c->tensors[0].dtype,
+                  .panels = (DType)c->tensors[1].dtype,
                   .result = (DType)c->tensors[2].dtype,
                   .sums = (DType)x->dim2,
                   .epilogue = program_instr_epilogue(x),

@@ -41,6 +41,12 @@ const char *program_activation_name(unsigned activation);
 /* Appends " bias residual relu"; nothing if the epilogue is empty. */
 void program_epilogue_text(Text *t, Epilogue e);
 
+/* Returns the rows of a panel for k rows of B: of bf16 whole pairs. */
+static inline int64_t program_panel_rows(DType t, int64_t k) { return t == DT_bf16 ? (k + 1) / 2 * 2 : k; }
+
+/* True if panels may have elements of this type. */
+static inline bool program_panel_type(DType t) { return t == DT_f32 || t == DT_f16 || t == DT_bf16; }
+
 /* True if there are products of two matrices of type `operands` into `result`, summed in `sums`: the rows of
  * GEMM_TYPES, program.def. */
 bool program_gemm_types(DType operands, DType result, DType sums);

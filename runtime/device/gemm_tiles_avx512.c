@@ -15,14 +15,61 @@
 
 #define UNROLL _Pragma("GCC unroll 16")
 
-enum { ROWS = 12, LANES = PROGRAM_PANEL, LINE = 16 /* floats */ };
+enum {
+  ROWS = 12,
+  LANES = PROGRAM_PANEL,
+  LINE = 64 /* bytes */,
+  FAR = 4096 /* bytes by which one row, which reads a panel once, prefetches 16-bit terms */
+};
 
-/* R rows by V panels.  NaN passes bounds; other activations are applied to the stored tile. */
-#define TILE(R, V) \
-  __attribute__((target("avx512f"))) static void tile_##R##_##V(const GemmTile *t) { \
+/* Adds the terms of one row of B, a[at] times y. */
+#define ADD_TERMS(R, V, at) \
+  UNROLL for (int r = 0; r < R; r++) { \
+    __m512 x = _mm512_set1_ps(a[r * a_m + at]); \
+    UNROLL for (int v = 0; v < V; v++) sum[r][v] = _mm512_fmadd_ps(x, y[v], sum[r][v]); \
+  }
+
+#define TERMS_f32(R, V) \
+  for (int64_t l = t->k; l > 0; l--, b += LINE, ahead += LINE, a++) { \
+    __m512 y[V]; \
+    UNROLL for (int v = 0; v < V; v++) y[v] = _mm512_loadu_ps(b + 4 * v * panel); \
+    __builtin_prefetch(ahead, 0, 2); \
+    ADD_TERMS(R, V, 0) \
+  }
+
+/* Two rows side by side: the high halves of words are their f32; the low halves, shifted up, those of the row before.
+ */
+#define TERMS_bf16(R, V) \
+  for (int64_t l = t->k; l > 0; l -= 2, b += LINE, ahead += LINE, a += 2) { \
+    __m512i pair[V]; \
+    __m512 y[V]; \
+    UNROLL for (int v = 0; v < V; v++) pair[v] = _mm512_loadu_si512(b + 2 * v * panel); \
+    UNROLL for (int v = 0; v < V; v++) y[v] = _mm512_castsi512_ps(_mm512_slli_epi32(pair[v], 16)); \
+    if (R > 1) __builtin_prefetch(ahead, 0, 2); \
+    else UNROLL for (int v = 0; v < V; v++) __builtin_prefetch(b + 2 * v * panel + FAR, 0, 3); \
+    ADD_TERMS(R, V, 0) \
+    if (l == 1) break; \
+    UNROLL for (int v = 0; v < V; v++) y[v] = \
+        _mm512_castsi512_ps(_mm512_and_si512(pair[v], _mm512_set1_epi32((int)0xffff0000))); \
+    ADD_TERMS(R, V, 1) \
+  }
+
+#define TERMS_f16(R, V) \
+  for (int64_t l = t->k; l > 0; l--, b += LINE / 2, ahead += LINE / 2, a++) { \
+    __m512 y[V]; \
+    UNROLL for (int v = 0; v < V; v++) y[v] = _mm512_cvtph_ps(_mm256_loadu_si256((const void *)(b + 2 * v * panel))); \
+    if (R > 1) __builtin_prefetch(ahead, 0, 2); \
+    else UNROLL for (int v = 0; v < V; v++) __builtin_prefetch(b + 2 * v * panel + FAR, 0, 3); \
+    ADD_TERMS(R, V, 0) \
+  }
+
+/* R rows by V panels of type T.  NaN passes bounds; other activations are applied to the stored tile. */
+#define TILE(T, R, V) \
+  __attribute__((target("avx512f"))) static void T##_##R##_##V(const GemmTile *t) { \
     __m512 sum[R][V]; \
     __mmask16 last = (__mmask16)((1u << (t->columns - (V - 1) * LANES)) - 1); \
-    const float *a = t->a, *b = t->b, *ahead = t->ahead ? t->ahead : t->b; \
+    const float *a = t->a; \
+    const char *b = t->b, *ahead = t->ahead ? t->ahead : t->b; \
     float *c = t->c; \
     int64_t a_m = t->a_m, c_m = t->c_m, panel = t->b_panel; \
     UNROLL for (int r = 0; r < R; r++) UNROLL for (int v = 0; v < V; v++) sum[r][v] = \
@@ -30,19 +77,10 @@ enum { ROWS = 12, LANES = PROGRAM_PANEL, LINE = 16 /* floats */ };
     if (t->next) \
       UNROLL for (int r = 0; r < R; r++) UNROLL for (int v = 0; v < V; v++) \
           __builtin_prefetch(t->next + r * c_m + LANES * v, 1, 3); \
-    for (int64_t l = t->k; l > 0; l--, b += LANES, ahead += LINE, a++) { \
-      __m512 y[V]; \
-      UNROLL for (int v = 0; v < V; v++) y[v] = _mm512_loadu_ps(b + v * panel); \
-      __builtin_prefetch(ahead, 0, 2); \
-      UNROLL for (int r = 0; r < R; r++) { \
-        __m512 x = _mm512_set1_ps(a[r * a_m]); \
-        UNROLL for (int v = 0; v < V; v++) sum[r][v] = _mm512_fmadd_ps(x, y[v], sum[r][v]); \
-      } \
+    TERMS_##T(R, V) if (t->bias) UNROLL for (int v = 0; v < V; v++) { \
+      __m512 x = _mm512_maskz_loadu_ps(v == V - 1 ? last : 0xffff, t->bias + LANES * v); \
+      UNROLL for (int r = 0; r < R; r++) sum[r][v] = _mm512_add_ps(sum[r][v], x); \
     } \
-    if (t->bias) UNROLL for (int v = 0; v < V; v++) { \
-        __m512 x = _mm512_maskz_loadu_ps(v == V - 1 ? last : 0xffff, t->bias + LANES * v); \
-        UNROLL for (int r = 0; r < R; r++) sum[r][v] = _mm512_add_ps(sum[r][v], x); \
-      } \
     if (t->residual) \
       UNROLL for (int r = 0; r < R; r++) UNROLL for (int v = 0; v < V; v++) sum[r][v] = _mm512_add_ps( \
           sum[r][v], _mm512_maskz_loadu_ps(v == V - 1 ? last : 0xffff, t->residual + r * c_m + LANES * v)); \
@@ -55,7 +93,7 @@ enum { ROWS = 12, LANES = PROGRAM_PANEL, LINE = 16 /* floats */ };
     UNROLL for (int r = 0; r < R; r++) UNROLL for (int v = 0; v < V; v++) \
         _mm512_mask_storeu_ps(c + r * c_m + LANES * v, v == V - 1 ? last : 0xffff, sum[r][v]); \
   }
-#define TILES(R) TILE(R, 1) TILE(R, 2)
+#define TILES(R) TILE(f32, R, 1) TILE(f32, R, 2) TILE(bf16, R, 1) TILE(bf16, R, 2) TILE(f16, R, 1) TILE(f16, R, 2)
 TILES(1)
 TILES(2)
 TILES(3)
@@ -69,11 +107,21 @@ TILES(10)
 TILES(11)
 TILES(12)
 
+#define BOTH(T, R) \
+  { T##_##R##_1, T##_##R##_2 }
+#define ALL(T) \
+  { \
+    BOTH(T, 1), BOTH(T, 2), BOTH(T, 3), BOTH(T, 4), BOTH(T, 5), BOTH(T, 6), BOTH(T, 7), BOTH(T, 8), BOTH(T, 9), \
+        BOTH(T, 10), BOTH(T, 11), BOTH(T, 12) \
+  }
+
+typedef void TileFn(const GemmTile *t);
+static TileFn *const of_f32[ROWS][2] = ALL(f32);
+static TileFn *const of_bf16[ROWS][2] = ALL(bf16);
+static TileFn *const of_f16[ROWS][2] = ALL(f16);
+
 static void run(const GemmTile *t) {
-#define BOTH(R) \
-  { tile_##R##_1, tile_##R##_2 }
-  static void (*const tiles[ROWS][2])(const GemmTile *) = {BOTH(1), BOTH(2), BOTH(3), BOTH(4),  BOTH(5),  BOTH(6),
-                                                           BOTH(7), BOTH(8), BOTH(9), BOTH(10), BOTH(11), BOTH(12)};
+  TileFn *const(*tiles)[2] = t->type == DT_bf16 ? of_bf16 : t->type == DT_f16 ? of_f16 : of_f32;
   tiles[t->rows - 1][t->columns > LANES](t);
   gemm_tiles_activate(t);
 }
