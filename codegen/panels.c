@@ -116,6 +116,16 @@ static void note_readers(const Work *w, bool prepare, PanelWeights *list) {
 
 /* ---- all of them */
 
+/* True for f32 that was bf16 before.  In a kernel it may not be rounded yet. */
+static bool was_bf16(const Work *w, Val v) {
+  for (int def; (def = work_def(w, v)) >= 0; v = w->ops.items[def].op->in[0]) {
+    const WorkOp *o = &w->ops.items[def];
+    if (o->op->kind == OP_cast) return work_type(w, o->op->in[0])->dtype == DT_bf16;
+    if (o->class != WC_VIEW) return false;
+  }
+  return false;
+}
+
 /* The product reads the weight itself, which it widens. */
 static void read_narrow(Work *w, WorkOp *o) {
   Op *op = ARENA_NEW(w->m->arena, Op);
@@ -137,6 +147,7 @@ static void mark_products(Work *w, const PanelWeights *list) {
     *g = *o->gemm;
     g->b_k = ex_const(w->m, PROGRAM_PANEL), g->b_n = ex_const(w->m, 1);
     g->b_panel = ex_const(w->m, program_panel_rows(p->type->dtype, p->k) * PROGRAM_PANEL);
+    g->narrow = p->type->dtype == DT_bf16 && was_bf16(w, o->op->in[0]);
     o->gemm = g;
     read_narrow(w, o);
   }

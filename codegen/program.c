@@ -315,6 +315,7 @@ static void emit_gemm(EmitBody *b, const Unit *u, const char *where) {
   ProgramInstr *x = program_at_instrs(b->e->b, index);
   put_epilogue(x, g->epilogue);
   x->dim2 = g->sums;
+  if (g->narrow) x->mask |= PROGRAM_NARROW;
   if (b->e->legal->source.tf32 && g->sums == DT_f32 && emit_body_type(b, u->in[0])->dtype == DT_f32)
     x->mask |= PROGRAM_TF32;
 }

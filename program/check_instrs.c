@@ -95,7 +95,7 @@ static bool is_scalar(const ProgramTensor *t, DType dtype) { return t->dtype == 
 
 /* True if the activation exists and bias and residual have their tensors. */
 static bool epilogue_ok(const ProgramInstr *x) {
-  return !(x->mask & ~(3u | PROGRAM_TF32)) && x->dim < ACT_COUNT &&
+  return !(x->mask & ~(3u | PROGRAM_TF32 | (x->kind == PI_gemm ? PROGRAM_NARROW : 0))) && x->dim < ACT_COUNT &&
          x->tensors.n == 3 + (x->mask & 1) + (x->mask >> 1 & 1);
 }
 
@@ -116,6 +116,7 @@ static bool gemm_ok(const Program *p, const ProgramInstr *x) {
   if ((x->mask & PROGRAM_TF32) && (a->dtype != DT_f32 || c->dtype != DT_f32)) return false;
   if (epilogue_any(program_instr_epilogue(x)) && !is_number(p, e[8], 1)) return false;
   if ((x->mask & 2) && !is_number(p, e[9], 0)) return false;
+  if ((x->mask & PROGRAM_NARROW) && (!panels || b->dtype != DT_bf16)) return false;
   return !panels || (a->dtype == DT_f32 && program_panel_type((DType)b->dtype) && is_number(p, e[5], PROGRAM_PANEL) &&
                      is_number(p, e[6], 1) && is_number(p, e[8], 1));
 }

@@ -198,6 +198,7 @@ static void resolve_gemm(const Place *k, const DeviceCall *c) {
                   .c_n = v[e[8]],
                   .accumulate = v[e[9]] != 0,
                   .tf32 = x->mask & PROGRAM_TF32,
+                  .narrow = x->mask & PROGRAM_NARROW,
                   .b_panel = v[e[10]],
                   .loops = (int)(x->exprs.n - PROGRAM_GEMM_NUMBERS) / 4};
   for (int i = 0; i < g->loops; i++) {

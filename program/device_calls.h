@@ -27,6 +27,7 @@ typedef struct GemmCall {
   int64_t a_m, a_k, b_k, b_n, c_m, c_n;
   int64_t b_panel; /* 0 if B is not in panels */
   bool accumulate, tf32;
+  bool narrow; /* A may be rounded to bf16 */
   Epilogue epilogue;
   int loops;
   int64_t extent[PROGRAM_MAX_BATCH_LOOPS];

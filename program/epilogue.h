@@ -12,6 +12,7 @@ enum {
   PROGRAM_PANEL = 16,        /* columns of a panel of B, whose rows follow each other */
   PROGRAM_GEMM_NUMBERS = 11, /* exprs of a product before those of its batch loops */
   PROGRAM_TF32 = 4,          /* bit of the mask of a product or convolution */
+  PROGRAM_NARROW = 8,        /* the same of a product with panels of bf16 */
   PROGRAM_CONV_NUMBERS = 28  /* exprs of a convolution before those of its kernel */
 };
 

@@ -17,8 +17,8 @@
  * is in f32, which is more exact and sends twice the bytes.  (bench/results/cpu.md, Weights of 16 bits)
  *
  * The product keeps its name, because plans refer to it.  Products of two activations stay as they are: their casts are
- * temporary either way.  Other devices multiply 16-bit numbers themselves.  Not done: weights of experts and weights
- * that a product reads head by head stay f32.
+ * temporary either way.  Other devices multiply 16-bit numbers themselves.  Not done: weights of experts and
+ * frozen weights of training steps become f32.
  */
 #include <string.h>
 
@@ -32,6 +32,7 @@
 typedef struct Widen {
   Rewrite r;
   const DeviceTraits *device;
+  bool trains; /* gradients read a frozen weight as another matrix than the forward pass */
   const Fixed *fixed;
   Loops loops;
   Val *wide; /* by old value: its cast to f32; 0 until needed */
@@ -118,7 +119,7 @@ static bool reads_matrix(const Widen *w, const Op *op, int t, DotForm *f) {
 /* Returns the 16-bit weight that the product may read as operand t, and sets its form; 0 if none. */
 static Val kept_as(const Widen *w, const Op *op, int t, DotForm *f) {
   const Val v = narrow_of(w->r.old, op->in[t]);
-  const bool alone = v && is_weight(w, v) && !fixed_by_weights(w->fixed[op->in[1 - t]]);
+  const bool alone = v && !w->trains && is_weight(w, v) && !fixed_by_weights(w->fixed[op->in[1 - t]]);
   return alone && w->device->panels && reads_matrix(w, op, t, f) ? v : 0;
 }
 
@@ -227,9 +228,20 @@ static void widen_entering(Widen *w, const Loop *l) {
   }
 }
 
+/* True for a training step: a state starts as a weight. */
+static bool is_training(const Module *m) {
+  for (size_t i = 0; i < m->states.n; i++)
+    if (m->states.items[i].param) return true;
+  return false;
+}
+
 static bool widen(Module *m, const DeviceTraits *d, const Func *f, Diags *diags) {
-  Widen w = {rewrite_start(m, f, diags), d, fixed_values(m->arena, f), loops_of(m->arena, f),
-             ARENA_ARRAY(m->arena, Val, f->values.n)};
+  Widen w = {.r = rewrite_start(m, f, diags),
+             .device = d,
+             .trains = is_training(m),
+             .fixed = fixed_values(m->arena, f),
+             .loops = loops_of(m->arena, f),
+             .wide = ARENA_ARRAY(m->arena, Val, f->values.n)};
   bool any = false;
   for (size_t i = 0; i < f->ops.n; i++) {
     const Op *op = &f->ops.items[i];

@@ -71,6 +71,16 @@ static const float *rows_of(const Block *b, float *copy, int64_t *step) {
   return copy;
 }
 
+/* Returns rows of A as pairs of bf16; `*step`: pairs from row to row. */
+static const float *pairs_of(const Block *b, float *copy, int64_t *step) {
+  const GemmCall *g = b->p->g;
+  const float *a = b->p->a + b->row * g->a_m + b->depth * g->a_k;
+  *step = (b->k + 1) / 2 + APART;
+  for (int64_t r = 0; r < b->rows; r++)
+    gemm_tiles()->pairs(a + r * g->a_m, g->a_k, b->k, (uint16_t *)(void *)(copy + r * *step));
+  return copy;
+}
+
 /* Returns the address of a panel's row; of bf16 an even one. */
 static const void *panel_at(const PanelProduct *p, int64_t column, int64_t depth) {
   const int64_t at = column / PROGRAM_PANEL * p->g->b_panel + depth * PROGRAM_PANEL;
@@ -99,10 +109,12 @@ static void run_block(const Block *b) {
   const GemmTiles *tiles = gemm_tiles();
   int64_t n = (b->rows + tiles->rows - 1) / tiles->rows, wide = tiles->panels * PROGRAM_PANEL, a_m;
   float copy[COPY];
-  const float *a = rows_of(b, copy, &a_m);
+  const bool pairs = g->narrow && tiles->pairs != NULL;
+  const float *a = pairs ? pairs_of(b, copy, &a_m) : rows_of(b, copy, &a_m);
   for (int64_t j = 0; j < b->columns; j += wide) {
     GemmTile t = {.type = g->panels,
-                  .k = b->k,
+                  .pairs = pairs,
+                  .k = pairs ? (b->k + 1) / 2 : b->k,
                   .a_m = a_m,
                   .b_panel = g->b_panel,
                   .c_m = g->c_m,

@@ -8,6 +8,8 @@
  * A panel of f16 is b[k][PROGRAM_PANEL] too; one of bf16 has the terms of two rows side by side,
  * b[k / 2][PROGRAM_PANEL][2], so that a vector of it becomes two vectors of f32 by a shift and a mask.  If k is odd,
  * the last of them is 0.  Widened numbers are exact: results have the bits of a product with the same numbers in f32.
+ * If A is bf16 as well, and the processor has an instruction for it (AVX512_BF16), an element is a chain of sums of two
+ * products, with the same promises, but other bits.
  */
 #ifndef APC_RUNTIME_DEVICE_GEMM_TILES_H
 #define APC_RUNTIME_DEVICE_GEMM_TILES_H
@@ -21,6 +23,7 @@
  * begins at element i * b_panel of b. */
 typedef struct GemmTile {
   DType type; /* of B: f32, f16 or bf16 */
+  bool pairs; /* B is bf16, and so is A: two terms in the place of a float, and a_m and k count such pairs */
   int64_t rows, columns, k;
   const float *a;
   const void *b;
@@ -37,6 +40,9 @@ typedef struct GemmTiles {
   int rows;                       /* rows of a whole tile; t->rows is at most that */
   int panels;                     /* panels per tile: whole tiles have PROGRAM_PANEL times as many columns */
   void (*run)(const GemmTile *t); /* columns: at most those of a whole tile */
+  /* Rounds k elements of a row of A to bf16, for tiles of pairs; of an odd k the last pair's second element is 0.  NULL
+   * if the processor has no product of pairs. */
+  void (*pairs)(const float *row, int64_t step, int64_t k, uint16_t *to);
 } GemmTiles;
 
 /* Packs one panel of at most PROGRAM_PANEL columns, from elements b_k and b_n apart; missing columns are 0. */

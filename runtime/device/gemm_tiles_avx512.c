@@ -7,6 +7,7 @@
 #include "runtime/device/gemm_tiles.h"
 
 #include <stddef.h>
+#include <string.h>
 
 #include "runtime/device/onednn.h"
 
@@ -63,9 +64,27 @@ enum {
     ADD_TERMS(R, V, 0) \
   }
 
+/* A term of A and B is a pair of bf16. */
+#define TERMS_pairs(R, V) \
+  for (int64_t l = t->k; l > 0; l--, b += LINE, ahead += LINE, a++) { \
+    __m512i y[V]; \
+    UNROLL for (int v = 0; v < V; v++) y[v] = _mm512_loadu_si512(b + 2 * v * panel); \
+    if (R > 1) __builtin_prefetch(ahead, 0, 2); \
+    else UNROLL for (int v = 0; v < V; v++) __builtin_prefetch(b + 2 * v * panel + FAR, 0, 3); \
+    UNROLL for (int r = 0; r < R; r++) { \
+      __m512i x = _mm512_castps_si512(_mm512_set1_ps(a[r * a_m])); \
+      UNROLL for (int v = 0; v < V; v++) sum[r][v] = _mm512_dpbf16_ps(sum[r][v], (__m512bh)y[v], (__m512bh)x); \
+    } \
+  }
+
+#define TARGET_f32 "avx512f"
+#define TARGET_f16 "avx512f"
+#define TARGET_bf16 "avx512f"
+#define TARGET_pairs "avx512f,avx512bf16"
+
 /* R rows by V panels of type T.  NaN passes bounds; other activations are applied to the stored tile. */
 #define TILE(T, R, V) \
-  __attribute__((target("avx512f"))) static void T##_##R##_##V(const GemmTile *t) { \
+  __attribute__((target(TARGET_##T))) static void T##_##R##_##V(const GemmTile *t) { \
     __m512 sum[R][V]; \
     __mmask16 last = (__mmask16)((1u << (t->columns - (V - 1) * LANES)) - 1); \
     const float *a = t->a; \
@@ -93,7 +112,9 @@ enum {
     UNROLL for (int r = 0; r < R; r++) UNROLL for (int v = 0; v < V; v++) \
         _mm512_mask_storeu_ps(c + r * c_m + LANES * v, v == V - 1 ? last : 0xffff, sum[r][v]); \
   }
-#define TILES(R) TILE(f32, R, 1) TILE(f32, R, 2) TILE(bf16, R, 1) TILE(bf16, R, 2) TILE(f16, R, 1) TILE(f16, R, 2)
+#define TILES(R) \
+  TILE(f32, R, 1) \
+  TILE(f32, R, 2) TILE(bf16, R, 1) TILE(bf16, R, 2) TILE(f16, R, 1) TILE(f16, R, 2) TILE(pairs, R, 1) TILE(pairs, R, 2)
 TILES(1)
 TILES(2)
 TILES(3)
@@ -119,16 +140,33 @@ typedef void TileFn(const GemmTile *t);
 static TileFn *const of_f32[ROWS][2] = ALL(f32);
 static TileFn *const of_bf16[ROWS][2] = ALL(bf16);
 static TileFn *const of_f16[ROWS][2] = ALL(f16);
+static TileFn *const of_pairs[ROWS][2] = ALL(pairs);
 
 static void run(const GemmTile *t) {
   TileFn *const(*tiles)[2] = t->type == DT_bf16 ? of_bf16 : t->type == DT_f16 ? of_f16 : of_f32;
+  if (t->pairs) tiles = of_pairs;
   tiles[t->rows - 1][t->columns > LANES](t);
   gemm_tiles_activate(t);
 }
 
+/* Ties go to even; numbers below 2^-126 become 0, as in products of pairs. */
+__attribute__((target(TARGET_pairs))) static void pairs_of(const float *row, int64_t step, int64_t k, uint16_t *to) {
+  for (int64_t l = 0; l < k; l += LANES) {
+    const int64_t n = k - l < LANES ? k - l : LANES;
+    float apart[LANES] = {0};
+    for (int64_t i = 0; i < n && (n < LANES || step != 1); i++) apart[i] = row[(l + i) * step];
+    const __m512 x = _mm512_loadu_ps(n == LANES && step == 1 ? row + l : apart);
+    uint16_t narrow[LANES];
+    const __m256bh rounded = _mm512_cvtneps_pbh(x);
+    memcpy(narrow, &rounded, sizeof narrow);
+    memcpy(to + l, narrow, (size_t)((n + 1) / 2 * 2) * sizeof *to);
+  }
+}
+
 const GemmTiles *gemm_tiles_avx512(void) {
-  static const GemmTiles tiles = {ROWS, 2, run};
-  return __builtin_cpu_supports("avx512f") ? &tiles : NULL;
+  static const GemmTiles tiles = {ROWS, 2, run, NULL}, with_pairs = {ROWS, 2, run, pairs_of};
+  if (!__builtin_cpu_supports("avx512f")) return NULL;
+  return __builtin_cpu_supports("avx512bf16") ? &with_pairs : &tiles;
 }
 #else
 const GemmTiles *gemm_tiles_avx512(void) { return NULL; }

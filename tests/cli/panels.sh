@@ -43,7 +43,7 @@ entry main(x: i64[batch, 3]) {
   output y = einsum("bsd,dhe->bhse", rows, h)
   output z = einsum("bsd,vd->bsv", rows, t)
   weight w : f32[33, 40] = normal(1)
-  output u = einsum("bsd,dn->bsn", rows, w)
+  output u = einsum("bsd,dn->bsn", rows + rows, w)
 }
 APC
 expect 0 "" "$apc" convert tied.apc t.safetensors -q

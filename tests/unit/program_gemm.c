@@ -412,6 +412,41 @@ static void panels_of_16_bits(void) {
   }
 }
 
+/* Products of bf16 by bf16, where A is rounded: right, and the same bits for any rows and columns of a call. */
+static void panels_of_pairs(void) {
+  for (int trial = 0; trial < 40; trial++) {
+    const int64_t m = 1 + below(trial % 4 ? 20 : 240), n = PROGRAM_PANEL + below(90),
+                  k = 1 + below(trial % 5 ? 90 : 1500);
+    const int64_t row = below(m), step = 1 + trial % 2;
+    Half x = half_new(DT_bf16, k, n);
+    void *panels = packed(&x, DT_bf16, true);
+    float *a = malloc((size_t)(m * k * step) * sizeof *a), *c = malloc((size_t)(m * n) * sizeof *c), one[400];
+    for (int64_t i = 0; i < m * k * step; i++) a[i] = random_value();
+    GemmCall g = {
+        .m = m, .n = n, .k = k, .a_m = k * step, .a_k = step, .b_k = PROGRAM_PANEL, .b_n = 1, .c_m = n, .c_n = 1};
+    g.panels = DT_bf16, g.narrow = true, g.b_panel = program_panel_rows(DT_bf16, k) * PROGRAM_PANEL;
+    g.a = a, g.b = panels, g.c = c;
+    RtError error = {0};
+    CHECKF(gemm_run(&g, &error) == RT_OK, "%s", error.text);
+    g.m = 1, g.a = a + row * k * step, g.c = one;
+    CHECKF(gemm_run(&g, &error) == RT_OK, "%s", error.text);
+    CHECK(memcmp(one, c + row * n, (size_t)n * sizeof *one) == 0);
+    double worst = 0;
+    for (int64_t j = 0; j < n; j++) {
+      double sum = 0, most = 1;
+      for (int64_t l = 0; l < k; l++) {
+        uint16_t narrow;
+        dtype_store_f(DT_bf16, &narrow, (double)a[(row * k + l) * step]);
+        const double exact = gemm_tiles()->pairs ? dtype_load_f(DT_bf16, &narrow) : (double)a[(row * k + l) * step];
+        sum += exact * (double)x.wide[l * n + j], most += fabs(exact * (double)x.wide[l * n + j]);
+      }
+      worst = fmax(worst, fabs(sum - (double)one[j]) / most);
+    }
+    CHECKF(worst < 1e-5, "trial %d: %d x %d x %d: %g", trial, (int)m, (int)n, (int)k, worst);
+    free(a), free(c), free(panels), free(x.stored), free(x.wide);
+  }
+}
+
 static void without_unit_stride(void) {
   float a[64] = {0};
   GemmCall g = {
@@ -438,6 +473,7 @@ int main(void) {
   RUN(parts_give_equal_bits);
   RUN(both_instruction_sets_give_equal_bits);
   RUN(panels_of_16_bits);
+  RUN(panels_of_pairs);
   RUN(without_unit_stride);
   int failed = test_summary(), status = 0;
   if (child > 0 && (waitpid(child, &status, 0) != child || status != 0)) failed = 1;
