@@ -16,9 +16,11 @@ static PanelWeight *find(const PanelWeights *w, const char *name, int stage, con
   return NULL;
 }
 
+bool panels_beside(const PanelWeight *p) { return p->others && p->type->dtype != DT_f32; }
+
 const PanelWeight *panels_find(const PanelWeights *w, const char *name, int stage, const Layout *layout) {
   const PanelWeight *p = find(w, name, stage, layout);
-  return p && p->type && !p->others ? p : NULL;
+  return p && p->type && !p->differs && (!p->others || panels_beside(p)) ? p : NULL;
 }
 
 /* Returns the param of which `v` is the whole, perhaps in another shape; NULL if it is not a weight. */
@@ -30,6 +32,20 @@ static const Op *weight_of(const Work *w, Val v) {
     if (w->ops.items[def].class != WC_VIEW) return NULL;
     v = op->in[0];
   }
+}
+
+/* True for the cast to f32 that legalising put between 16 bits and the product that alone reads it. */
+static bool widens(const Work *w, const WorkOp *o) {
+  const DType from = o->op->nin ? work_type(w, o->op->in[0])->dtype : DT_f32;
+  return o->op->kind == OP_cast && o->op->out >= w->f->values.n && (from == DT_f16 || from == DT_bf16) &&
+         work_type(w, o->op->out)->dtype == DT_f32;
+}
+
+/* Returns the value that is the second operand of a product, before it is widened. */
+static Val multiplied(const Work *w, const WorkOp *product) {
+  const Val v = product->op->in[1];
+  const int def = work_def(w, v);
+  return def >= 0 && widens(w, &w->ops.items[def]) ? w->ops.items[def].op->in[0] : v;
 }
 
 /* Returns the list's entry for the weight of which `v` is the whole; adds it if it is new. */
@@ -54,7 +70,7 @@ static bool constant(const Expr *e, int64_t *value) {
 /* Finds the matrix that a product reads in its weight.  False if it cannot be stored in panels. */
 static bool matrix_of(const Work *w, const GemmUnit *g, const Type *type, PanelWeight *out) {
   int64_t k, n, row, column, elements;
-  if (type->dtype != DT_f32 || !constant(g->k, &k) || !constant(g->n, &n) || !constant(g->b_k, &row) ||
+  if (!program_panel_type(type->dtype) || !constant(g->k, &k) || !constant(g->n, &n) || !constant(g->b_k, &row) ||
       !constant(g->b_n, &column) || !constant(type_elements(w->m, type), &elements))
     return false;
   for (int i = 0; i < g->nbatch; i++)
@@ -67,15 +83,16 @@ static bool matrix_of(const Work *w, const GemmUnit *g, const Type *type, PanelW
 
 static void note_product(const Work *w, const WorkOp *o, PanelWeights *list) {
   const Op *op;
-  PanelWeight *p = seen(w, list, o->op->in[1], &op), found;
+  PanelWeight *p = seen(w, list, multiplied(w, o), &op), found;
   if (!p) return;
   if (!matrix_of(w, o->gemm, work_type(w, op->out), &found)) p->others = true;
   else if (!p->type) {
-    const Expr *dims[3] = {ex_const(w->m, (found.n + PROGRAM_PANEL - 1) / PROGRAM_PANEL), ex_const(w->m, found.k),
-                           ex_const(w->m, PROGRAM_PANEL)};
+    const DType type = work_type(w, op->out)->dtype;
+    const Expr *dims[3] = {ex_const(w->m, (found.n + PROGRAM_PANEL - 1) / PROGRAM_PANEL),
+                           ex_const(w->m, program_panel_rows(type, found.k)), ex_const(w->m, PROGRAM_PANEL)};
     p->k = found.k, p->n = found.n, p->transposed = found.transposed;
-    p->type = type_get(w->m, DT_f32, 3, dims);
-  } else if (p->k != found.k || p->n != found.n || p->transposed != found.transposed) p->others = true;
+    p->type = type_get(w->m, type, 3, dims);
+  } else if (p->k != found.k || p->n != found.n || p->transposed != found.transposed) p->differs = true;
 }
 
 static void note_other(const Work *w, Val v, PanelWeights *list) {
@@ -88,7 +105,7 @@ static void note_other(const Work *w, Val v, PanelWeights *list) {
 static void note_readers(const Work *w, bool prepare, PanelWeights *list) {
   for (size_t i = 0; i < w->ops.n; i++) {
     const WorkOp *o = &w->ops.items[i];
-    if (!o->live || (o->class == WC_VIEW && weight_of(w, o->op->out))) continue;
+    if (!o->live || (o->class == WC_VIEW && weight_of(w, o->op->out)) || (widens(w, o) && !prepare)) continue;
     for (int k = 0; k < o->op->nin; k++) {
       if (o->gemm && k == 1 && !prepare) note_product(w, o, list);
       else note_other(w, o->op->in[k], list);
@@ -99,19 +116,42 @@ static void note_readers(const Work *w, bool prepare, PanelWeights *list) {
 
 /* ---- all of them */
 
-static void mark_products(const Work *w, const PanelWeights *list) {
+/* True for f32 that was bf16 before.  In a kernel it may not be rounded yet. */
+static bool was_bf16(const Work *w, Val v) {
+  for (int def; (def = work_def(w, v)) >= 0; v = w->ops.items[def].op->in[0]) {
+    const WorkOp *o = &w->ops.items[def];
+    if (o->op->kind == OP_cast) return work_type(w, o->op->in[0])->dtype == DT_bf16;
+    if (o->class != WC_VIEW) return false;
+  }
+  return false;
+}
+
+/* The product reads the weight itself, which it widens. */
+static void read_narrow(Work *w, WorkOp *o) {
+  Op *op = ARENA_NEW(w->m->arena, Op);
+  Val *in = ARENA_ARRAY(w->m->arena, Val, o->op->nin);
+  *op = *o->op;
+  memcpy(in, op->in, sizeof *in * (size_t)op->nin);
+  in[1] = multiplied(w, o);
+  op->in = in, o->op = op;
+}
+
+static void mark_products(Work *w, const PanelWeights *list) {
   for (size_t i = 0; i < w->ops.n; i++) {
     WorkOp *o = &w->ops.items[i];
-    const Op *op = o->gemm ? weight_of(w, o->op->in[1]) : NULL;
+    const Op *op = o->gemm ? weight_of(w, multiplied(w, o)) : NULL;
     const PanelWeight *p =
         op ? panels_find(list, op_str(op, AT_name), w->stage, w->f->values.items[op->out].layout) : NULL;
     if (!p) continue;
     GemmUnit *g = ARENA_NEW(w->m->arena, GemmUnit);
     *g = *o->gemm;
     g->b_k = ex_const(w->m, PROGRAM_PANEL), g->b_n = ex_const(w->m, 1);
-    g->b_panel = ex_const(w->m, p->k * PROGRAM_PANEL);
+    g->b_panel = ex_const(w->m, program_panel_rows(p->type->dtype, p->k) * PROGRAM_PANEL);
+    g->narrow = p->type->dtype == DT_bf16 && was_bf16(w, o->op->in[0]);
     o->gemm = g;
+    read_narrow(w, o);
   }
+  work_find_live(w);
 }
 
 PanelWeights panels_choose(const struct Legal *l) {

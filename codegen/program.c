@@ -254,14 +254,25 @@ static void emit_kernel(EmitBody *b, const Unit *u, const char *where) {
   put_grid(b, at, u);
 }
 
+/* Returns the tensor of the panels that a product reads; no view can describe them. */
+static uint32_t panels_of(EmitBody *b, Val v) {
+  const Val weight = b->root[v];
+  const Func *l2 = b->spec->l2;
+  const Layout *layout = l2->values.items[weight].layout;
+  const PanelWeight *p =
+      panels_find(&b->e->legal->panels, op_str(op_of(l2, weight), AT_name), op_of(l2, weight)->stage, layout);
+  if (!panels_beside(p)) return emit_body_tensor(b, weight);
+  return emit_panels_tensor(b->e, p, type_of(l2, weight));
+}
+
 /* Lists the operands, the result, then the epilogue's operands.  The result may take the residual's memory if no
  * operand uses it. */
 static uint32_t library_tensors(EmitBody *b, const Unit *u, Epilogue e, ProgramClass class_, uint32_t tensors[5]) {
   Val y = u->out[0], last = u->in[u->nin - 1];
   uint32_t n = 0;
-  bool panels = u->gemm && u->gemm->b_panel; /* no view can describe panels */
+  bool panels = u->gemm && u->gemm->b_panel;
   tensors[n++] = emit_body_tensor(b, u->in[0]);
-  tensors[n++] = emit_body_tensor(b, panels ? b->root[u->in[1]] : u->in[1]);
+  tensors[n++] = panels ? panels_of(b, u->in[1]) : emit_body_tensor(b, u->in[1]);
   bool share = e.residual && is_read_once(b, u, u->nin - 1) && !has_target(b, y) && !emit_in_carry(b, y) &&
                emit_may_share(b, last, y);
   if (share) emit_share_tensor(b, y, emit_body_tensor(b, last));
@@ -304,6 +315,7 @@ static void emit_gemm(EmitBody *b, const Unit *u, const char *where) {
   ProgramInstr *x = program_at_instrs(b->e->b, index);
   put_epilogue(x, g->epilogue);
   x->dim2 = g->sums;
+  if (g->narrow) x->mask |= PROGRAM_NARROW;
   if (b->e->legal->source.tf32 && g->sums == DT_f32 && emit_body_type(b, u->in[0])->dtype == DT_f32)
     x->mask |= PROGRAM_TF32;
 }
@@ -548,7 +560,8 @@ void emit_targets(EmitBody *b) {
     uint32_t tensors[2];
     if (op_of(l2, o->value)->stage != b->stage) continue;
     tensors[0] = emit_body_tensor(b, o->value);
-    const EmitKnown *known = known_output(b, o);
+    const EmitKnown *known = known_output(b, o), *beside = emit_known_beside(b->e, o->name, b->stage, o->layout);
+    if (beside) emit_pack(b, beside, tensors[0]);
     if (known->panels) {
       emit_pack(b, known, tensors[0]);
       continue;

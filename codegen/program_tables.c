@@ -188,13 +188,22 @@ static uint32_t *known_param(const Emitting *e, const char *name) {
   return &e->known_params[module_param(e->m, name) - e->m->params.items];
 }
 
-const EmitKnown *emit_known_param(const Emitting *e, const char *name, int stage, const Layout *layout) {
+/* `beside`: the panels of a weight whose tensor exists as well. */
+static const EmitKnown *find_known(const Emitting *e, const char *name, int stage, const Layout *layout, bool beside) {
   for (uint32_t i = *known_param(e, name); i; i = e->params.items[i - 1].next) {
     const EmitKnown *k = &e->params.items[i - 1];
     bool here = emit_place(e, k->stage) == emit_place(e, stage); /* stages of a place have one copy */
-    if (here && k->layout == layout) return k;
+    if (here && k->layout == layout && (k->panels && panels_beside(k->panels)) == beside) return k;
   }
   return NULL;
+}
+
+const EmitKnown *emit_known_param(const Emitting *e, const char *name, int stage, const Layout *layout) {
+  return find_known(e, name, stage, layout, false);
+}
+
+const EmitKnown *emit_known_beside(const Emitting *e, const char *name, int stage, const Layout *layout) {
+  return find_known(e, name, stage, layout, true);
 }
 
 /* Fills in the whole weight of which the record is a view. */
@@ -250,26 +259,40 @@ static ProgramParam panels_record(Emitting *e, const PanelWeight *w) {
                         .interval = program_list_of(e->b, 2 * (uint32_t)w->type->rank, interval)};
 }
 
+/* Adds the weight in its own memory, as its tensor or in panels (`k->panels`); fills in the rest of `k`. */
+static void add_known(Emitting *e, EmitKnown *k, ProgramParam *r) {
+  const Type *lies = k->panels ? k->panels->type : k->local;
+  r->buffer = k->buffer = persistent_buffer(e, k->name, PC_param, k->stage, 1, emit_bytes(e, lies));
+  k->record = program_add_params(e->b, r);
+  k->tensor = emit_tensor(e, r->buffer, program_const(e->b, 0), lies);
+  uint32_t *end = known_param(e, k->name);
+  while (*end) end = &e->params.items[*end - 1].next;
+  *end = (uint32_t)e->params.n + 1;
+  ARENA_PUSH(e->m->arena, &e->params, *k);
+}
+
 bool emit_param(Emitting *e, const char *name, int stage, const Layout *layout, const Type *local, uint32_t *tensor) {
   const EmitKnown *have = emit_known_param(e, name, stage, layout);
   ProgramParam r;
   if (have) return *tensor = have->tensor, true;
   const PanelWeight *panels = panels_find(&e->legal->panels, name, stage, layout);
+  if (panels && panels_beside(panels)) panels = NULL;
   if (panels) r = panels_record(e, panels);
   else if (!emit_param_record(e, name, stage, layout, &r)) return false;
-  const Type *lies = panels ? panels->type : local;
-  r.buffer = persistent_buffer(e, name, PC_param, stage, 1, emit_bytes(e, lies));
-  EmitKnown k = {name,     stage,
-                 layout,   program_add_params(e->b, &r),
-                 r.buffer, emit_tensor(e, r.buffer, program_const(e->b, 0), lies),
-                 local,    0,
-                 panels};
-  uint32_t *end = known_param(e, name);
-  while (*end) end = &e->params.items[*end - 1].next;
-  *end = (uint32_t)e->params.n + 1;
-  ARENA_PUSH(e->m->arena, &e->params, k);
+  EmitKnown k = {.name = name, .stage = stage, .layout = layout, .local = local, .panels = panels};
+  add_known(e, &k, &r);
   *tensor = k.tensor;
   return true;
+}
+
+uint32_t emit_panels_tensor(Emitting *e, const PanelWeight *panels, const Type *local) {
+  const EmitKnown *have = emit_known_beside(e, panels->name, panels->stage, panels->layout);
+  if (have) return have->tensor;
+  ProgramParam r = panels_record(e, panels);
+  EmitKnown k = {
+      .name = panels->name, .stage = panels->stage, .layout = panels->layout, .local = local, .panels = panels};
+  add_known(e, &k, &r);
+  return k.tensor;
 }
 
 static bool states_differ(Emitting *e, const EmitKnown *k, const Op *op, const Layout *layout) {

@@ -79,6 +79,10 @@ void emit_workspace(Emitting *e, int stage, uint32_t bytes);
 bool emit_param(Emitting *e, const char *name, int stage, const Layout *layout, const Type *local, uint32_t *tensor);
 /* Returns the weight if it has been added; else NULL. */
 const EmitKnown *emit_known_param(const Emitting *e, const char *name, int stage, const Layout *layout);
+/* The same for the panels of a weight whose tensor exists as well. */
+const EmitKnown *emit_known_beside(const Emitting *e, const char *name, int stage, const Layout *layout);
+/* Finds or adds the panels of such a weight; `local`: the type of its tensor. */
+uint32_t emit_panels_tensor(Emitting *e, const PanelWeight *panels, const Type *local);
 /* Makes the record of a weight in the layout, without a buffer.  False after a diagnostic. */
 bool emit_param_record(Emitting *e, const char *name, int stage, const Layout *layout, ProgramParam *r);
 /* Adds the libraries of operators, and their functions.  False after a diagnostic. */

@@ -42,6 +42,7 @@ static bool run_channels_last(Module *m, const PassOptions *o, Diags *diags) {
 }
 static bool run_heads(Module *m, const PassOptions *o, Diags *diags) { return pass_heads(m, device_of(o), diags); }
 static bool run_joined(Module *m, const PassOptions *o, Diags *diags) { return pass_joined(m, device_of(o), diags); }
+static bool run_widen(Module *m, const PassOptions *o, Diags *diags) { return pass_widen(m, device_of(o), diags); }
 static bool run_strided(Module *m, const PassOptions *o, Diags *diags) { return pass_strided(m, device_of(o), diags); }
 
 static const Pass passes[] = {
@@ -56,7 +57,7 @@ static const Pass passes[] = {
     {"train", NULL, NULL, false, KEEPS_NOTHING, run_train},
     {"dce", pass_dce, NULL, false, KEEPS_FIELD, NULL},
     {"narrow", NULL, NULL, false, KEEPS_REALS, run_narrow},
-    {"widen", pass_widen, where_16_bits_widen, false, KEEPS_REALS, NULL},
+    {"widen", NULL, where_16_bits_widen, false, KEEPS_REALS, run_widen},
     {"strided", NULL, NULL, false, KEEPS_FIELD, run_strided},
     {"within", pass_within, NULL, false, KEEPS_FIELD, NULL},
     {"prepare", pass_prepare, NULL, false, KEEPS_FIELD, NULL},

@@ -95,7 +95,7 @@ static bool is_scalar(const ProgramTensor *t, DType dtype) { return t->dtype == 
 
 /* True if the activation exists and bias and residual have their tensors. */
 static bool epilogue_ok(const ProgramInstr *x) {
-  return !(x->mask & ~(3u | PROGRAM_TF32)) && x->dim < ACT_COUNT &&
+  return !(x->mask & ~(3u | PROGRAM_TF32 | (x->kind == PI_gemm ? PROGRAM_NARROW : 0))) && x->dim < ACT_COUNT &&
          x->tensors.n == 3 + (x->mask & 1) + (x->mask >> 1 & 1);
 }
 
@@ -108,21 +108,22 @@ static bool is_number(const Program *p, uint32_t expr, int64_t value) {
 static bool gemm_ok(const Program *p, const ProgramInstr *x) {
   const uint32_t *e = program_list(p, x->exprs);
   const ProgramTensor *a = operand(p, x, 0), *b = operand(p, x, 1), *c = operand(p, x, 2);
-  if (!epilogue_ok(x) || a->dtype != b->dtype || !dtype_ok(x->dim2)) return false;
+  const bool panels = !is_number(p, e[10], 0);
+  if (!epilogue_ok(x) || (a->dtype != b->dtype && !panels) || !dtype_ok(x->dim2)) return false;
   if (!program_gemm_types((DType)a->dtype, (DType)c->dtype, (DType)x->dim2)) return false;
   for (uint32_t i = 3; i < x->tensors.n; i++)
     if (operand(p, x, i)->dtype != c->dtype) return false;
   if ((x->mask & PROGRAM_TF32) && (a->dtype != DT_f32 || c->dtype != DT_f32)) return false;
   if (epilogue_any(program_instr_epilogue(x)) && !is_number(p, e[8], 1)) return false;
   if ((x->mask & 2) && !is_number(p, e[9], 0)) return false;
-  bool panels = !is_number(p, e[10], 0);
-  return !panels ||
-         (b->dtype == DT_f32 && is_number(p, e[5], PROGRAM_PANEL) && is_number(p, e[6], 1) && is_number(p, e[8], 1));
+  if ((x->mask & PROGRAM_NARROW) && (!panels || b->dtype != DT_bf16)) return false;
+  return !panels || (a->dtype == DT_f32 && program_panel_type((DType)b->dtype) && is_number(p, e[5], PROGRAM_PANEL) &&
+                     is_number(p, e[6], 1) && is_number(p, e[8], 1));
 }
 
 static bool pack_ok(const Program *p, const ProgramInstr *x, const ProgramEntry *e) {
   const ProgramTensor *from = operand(p, x, 0), *to = operand(p, x, 1);
-  return e->prepare && from->dtype == DT_f32 && to->dtype == DT_f32 && to->extents.n == 3 &&
+  return e->prepare && from->dtype == to->dtype && program_panel_type((DType)to->dtype) && to->extents.n == 3 &&
          is_number(p, program_list(p, to->extents)[2], PROGRAM_PANEL) && p->buffers[to->buffer].class_ == PC_param;
 }
 

@@ -183,6 +183,7 @@ static void resolve_gemm(const Place *k, const DeviceCall *c) {
   const int64_t *v = k->values;
   GemmCall *g = c->gemm;
   *g = (GemmCall){.operands = (DType)c->tensors[0].dtype,
+                  .panels = (DType)c->tensors[1].dtype,
                   .result = (DType)c->tensors[2].dtype,
                   .sums = (DType)x->dim2,
                   .epilogue = program_instr_epilogue(x),
@@ -197,6 +198,7 @@ static void resolve_gemm(const Place *k, const DeviceCall *c) {
                   .c_n = v[e[8]],
                   .accumulate = v[e[9]] != 0,
                   .tf32 = x->mask & PROGRAM_TF32,
+                  .narrow = x->mask & PROGRAM_NARROW,
                   .b_panel = v[e[10]],
                   .loops = (int)(x->exprs.n - PROGRAM_GEMM_NUMBERS) / 4};
   for (int i = 0; i < g->loops; i++) {

@@ -22,10 +22,12 @@
 /* Instruction `gemm` (program.def) for every index of the batch loops; strides in elements, none negative. */
 typedef struct GemmCall {
   DType operands, result, sums; /* bias and residual have the result's type */
+  DType panels;                 /* type of B, if it is in panels */
   int64_t m, n, k;
   int64_t a_m, a_k, b_k, b_n, c_m, c_n;
   int64_t b_panel; /* 0 if B is not in panels */
   bool accumulate, tf32;
+  bool narrow; /* A may be rounded to bf16 */
   Epilogue epilogue;
   int loops;
   int64_t extent[PROGRAM_MAX_BATCH_LOOPS];

@@ -12,6 +12,7 @@ enum {
   PROGRAM_PANEL = 16,        /* columns of a panel of B, whose rows follow each other */
   PROGRAM_GEMM_NUMBERS = 11, /* exprs of a product before those of its batch loops */
   PROGRAM_TF32 = 4,          /* bit of the mask of a product or convolution */
+  PROGRAM_NARROW = 8,        /* the same of a product with panels of bf16 */
   PROGRAM_CONV_NUMBERS = 28  /* exprs of a convolution before those of its kernel */
 };
 
@@ -40,6 +41,12 @@ const char *program_activation_name(unsigned activation);
 
 /* Appends " bias residual relu"; nothing if the epilogue is empty. */
 void program_epilogue_text(Text *t, Epilogue e);
+
+/* Returns the rows of a panel for k rows of B: of bf16 whole pairs. */
+static inline int64_t program_panel_rows(DType t, int64_t k) { return t == DT_bf16 ? (k + 1) / 2 * 2 : k; }
+
+/* True if panels may have elements of this type. */
+static inline bool program_panel_type(DType t) { return t == DT_f32 || t == DT_f16 || t == DT_bf16; }
 
 /* True if there are products of two matrices of type `operands` into `result`, summed in `sums`: the rows of
  * GEMM_TYPES, program.def. */

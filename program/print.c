@@ -222,6 +222,7 @@ static void print_instr(const Program *p, Text *t, const ProgramInstr *x, const 
   if (x->kind == PI_conv || x->kind == PI_gemm) program_epilogue_text(t, program_instr_epilogue(x));
   if (x->kind == PI_gemm) print_sums(p, t, x);
   if ((x->kind == PI_conv || x->kind == PI_gemm) && (x->mask & PROGRAM_TF32)) text_add(t, " tf32");
+  if (x->kind == PI_gemm && (x->mask & PROGRAM_NARROW)) text_add(t, " bf16");
   if (x->kind == PI_load && x->dim) text_add(t, " packed");
   if (x->kind == PI_fetch && x->mask) text_printf(t, " mask %#x", x->mask);
   if (program_instr_is_comm(x->kind)) text_printf(t, " key %u", x->key);

@@ -493,8 +493,7 @@ static void move_out_of_loops(Work *w) {
   arena_free(scratch);
 }
 
-/* Finds live operations: legalising may leave some without readers. */
-static void find_live(Work *w) {
+void work_find_live(Work *w) {
   Arena *scratch = arena_new();
   bool *used = ARENA_ARRAY(scratch, bool, w->f->values.n + w->temps.n + 1);
   for (size_t i = 0; i < w->f->outputs.n; i++) used[w->f->outputs.items[i].value] = true;
@@ -556,7 +555,7 @@ Work *work_of_stage(const WorkFunction *all, int stage) {
   if (all->joins && w->device->places) work_grads(w), work_place(w), work_cache(w);
   if (all->joins && w->device->splits) work_split(w);
   if (all->joins && w->device->bundles) work_fold_totals(w);
-  find_live(w);
+  work_find_live(w);
   move_to_users(w);
   return w;
 }

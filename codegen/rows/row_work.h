@@ -157,6 +157,8 @@ Work *work_new(Module *m, const Func *f, int stage, const DeviceTraits *device, 
  * work_in_stage lists the n operations of one. */
 const WorkFunction *work_function(Arena *a, Module *m, const Func *f, const DeviceTraits *device, bool join);
 Work *work_of_stage(const WorkFunction *all, int stage);
+/* Finds live operations: legalising may leave some without readers. */
+void work_find_live(Work *w);
 const size_t *work_in_stage(const WorkFunction *all, int stage, size_t *n);
 void work_fuse(Work *w); /* finds groups and `stored` */
 /* row_copies.c: lets kernels compute cheap values of other kernels again; `stored` is then out of date. */

@@ -51,6 +51,7 @@ typedef struct GemmUnit {
   const Expr *m, *n, *k;
   const Expr *a_m, *a_k, *b_k, *b_n, *c_m, *c_n;
   const Expr *b_panel; /* B is a weight in panels (codegen/panels.h); NULL: as b_k and b_n say */
+  bool narrow;         /* B is in panels of bf16, and A is bf16 that was widened */
   DType sums;
   Epilogue epilogue;
 } GemmUnit;

@@ -296,13 +296,13 @@ void work_add_dot(Work *w, const Op *op, int origin) {
   Dot d = {.w = w, .origin = origin, .op = op, .in = {op->in[0], op->in[1]}, .out = op->out};
   DotForm form;
   LegalDot p;
-  op_dot_form(&form, work_type(w, op->in[0])->dtype, op_str(op, AT_spec));
+  op_dot_form(&form, work_type(w, op->out)->dtype, op_str(op, AT_spec));
   legal_dot(w->device, &form, &p);
   d.dtype = p.dtype;
   memcpy(d.spec, form.spec, sizeof d.spec);
   bool cast = p.dtype != form.dtype;
   for (int t = 0; t < 2; t++) {
-    if (cast) {
+    if (work_type(w, d.in[t])->dtype != p.dtype) {
       Attr a = attr_dtype(AT_to, p.dtype);
       const Type *wide = type_with_dtype(w->m, work_type(w, d.in[t]), p.dtype);
       d.in[t] = add_step(&d, OP_cast, 1, &d.in[t], wide, 1, &a, WC_MAP, 0);

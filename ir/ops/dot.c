@@ -3,16 +3,24 @@
 
 #include "ir/ops/record.h"
 
+/* The type of the result: that of both operands, or f32 if one has 16 bits and the other is f32. */
+static bool dot_type(DType a, DType b, DType *out) {
+  const bool narrow = a == DT_f16 || a == DT_bf16 || b == DT_f16 || b == DT_bf16;
+  *out = a == b ? a : DT_f32;
+  return a != DT_bool && (a == b || (narrow && (a == DT_f32 || b == DT_f32)));
+}
+
 static const Type *infer_dot(const Infer *c) {
   const char *part[3];
   int length[3];
   const Expr *extent[128] = {NULL};
   const Expr *dims[MAX_RANK];
   const char *spec = infer_attr(c, AT_spec)->u.s;
+  DType type;
   if (!infer_spec(spec, part, length)) return infer_fail(c, "spec \"%s\" is not of the form ab,bc->ac", spec);
-  if (c->in[0]->dtype != c->in[1]->dtype || c->in[0]->dtype == DT_bool)
-    return infer_fail(c, "operands need one numeric type, not %s and %s", dtype_name(c->in[0]->dtype),
-                      dtype_name(c->in[1]->dtype));
+  if (!dot_type(c->in[0]->dtype, c->in[1]->dtype, &type))
+    return infer_fail(c, "operands need one numeric type, or f32 and 16 bits, not %s and %s",
+                      dtype_name(c->in[0]->dtype), dtype_name(c->in[1]->dtype));
   for (int p = 0; p < 2; p++) {
     if (length[p] != c->in[p]->rank)
       return infer_fail(c, "spec \"%s\" gives operand %d %d dimensions", spec, p, length[p]);
@@ -27,7 +35,7 @@ static const Type *infer_dot(const Infer *c) {
     dims[i] = extent[(int)part[2][i]];
     if (!dims[i]) return infer_fail(c, "'%c' of \"%s\" is in no operand", part[2][i], spec);
   }
-  return type_get(c->m, c->in[0]->dtype, length[2], dims);
+  return type_get(c->m, type, length[2], dims);
 }
 
 static void rule_dot(const RuleMaking *k) {

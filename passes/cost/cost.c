@@ -310,7 +310,9 @@ static double window_cost(const CostModel *c, const Func *f, const Op *op, const
   return seconds;
 }
 
-static DType computed_type(const Func *f, const Op *op) { return type_of(f, op->nin ? op->in[0] : op->out)->dtype; }
+static DType computed_type(const Func *f, const Op *op) {
+  return type_of(f, op->nin && op->kind != OP_dot ? op->in[0] : op->out)->dtype;
+}
 
 static MatrixKernel kernel_of(OpKind k) {
   if (op_is_grouped(k) || k == OP_packed_dot) return KERNEL_GROUPED;

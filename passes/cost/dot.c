@@ -1,6 +1,7 @@
 /* passes/cost/dot.c - see dot.h. */
 #include "passes/cost/dot.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "ir/window.h"
@@ -117,6 +118,9 @@ DotWork cost_dot_work(const Target *t, DotMemo *memo, const OpPart *p, DType typ
     w.passes[i] = k->passes[i];
     w.elements[i] = extent(p, factor, k->form.spec[i]);
     w.multiplied[i] = extent(p, factor, dot->spec[at]);
+    w.size[i] = (double)dtype_bytes(dot->dtype);
+    /* the library widens weights of 16 bits while it reads them */
+    if (i < 2 && dot->dtype == type && w.elements[i] > 0) w.size[i] = fmin(w.size[i], p->in_bytes[i] / w.elements[i]);
   }
   if (!dot->library) {
     Product all[MAX_PRODUCTS];
@@ -147,7 +151,7 @@ DotCost cost_dot_form(const Target *t, const DotWork *w, DType type, const Toget
   else if (w->library) c.arithmetic = product_seconds(t, w, together);
   else c.arithmetic = cost_kernel_seconds(t, KERNEL_DOT, type, 2 * w->batch * w->m * w->n * w->k);
   for (int i = 0; i < 3; i++) {
-    c.bytes += w->multiplied[i] * (double)dtype_bytes(w->dtype);
+    c.bytes += w->multiplied[i] * w->size[i];
     if (!w->passes[i]) continue;
     double moved = w->elements[i] * (double)dtype_bytes(type) + w->multiplied[i] * (double)dtype_bytes(w->dtype);
     c.beside += w->passes[i] * t->launch + cost_memory_seconds(t, moved);

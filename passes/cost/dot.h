@@ -18,6 +18,7 @@ typedef struct DotWork {
   int passes[3];        /* kernels that convert operands 0 and 1 for the library, and the result back */
   double elements[3];   /* of operands and result as given */
   double multiplied[3]; /* as multiplied: without the letters that are summed before */
+  double size[3];       /* bytes of an element as multiplied */
 } DotWork;
 
 /* The forms of dots by spec, type and letters of extent 1, cached because every strategy needs them.  Begins as {.arena

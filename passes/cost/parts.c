@@ -260,7 +260,9 @@ void cost_parts_measured(const Func *f, KernelPart *parts) {
     const Op *op = &f->ops.items[i];
     for (int k = 0; k < 2 && op->kind == OP_dot; k++) {
       const Op *weight = weight_of(f, op->in[k]);
-      if (weight && type_of(f, op->in[k])->dtype == DT_f32 && !others[same.first[func_op_index(f, weight)]])
+      if (!weight) continue;
+      const bool narrow = type_of(f, op->in[k])->dtype != type_of(f, op->out)->dtype; /* in panels beside its tensor */
+      if (narrow || (type_of(f, op->in[k])->dtype == DT_f32 && !others[same.first[func_op_index(f, weight)]]))
         parts[i].panels = true;
     }
   }

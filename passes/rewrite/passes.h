@@ -25,7 +25,7 @@ bool pass_dce(Module *m, Diags *diags);
 /* narrow.c: computes f32 values in the 16-bit type `to`; f32: changes nothing. */
 bool pass_narrow(Module *m, DType to, Diags *diags);
 /* widen.c: computes products with 16-bit weights in f32. */
-bool pass_widen(Module *m, Diags *diags);
+bool pass_widen(Module *m, const DeviceTraits *device, Diags *diags);
 /* strided.c: lets products read operands of transposes in place. */
 bool pass_strided(Module *m, const DeviceTraits *device, Diags *diags);
 /* joined.c: joins products of one value with weights of heads into one product. */

@@ -34,7 +34,7 @@ static const Op *transpose_for(const Strided *s, const Op *dot, int t) {
 /* Returns the product with the operands of the set read through their transposes. */
 static DotForm form_through(const Strided *s, const Op *dot, int set) {
   DotForm f;
-  op_dot_form(&f, type_of(s->r.old, dot->in[0])->dtype, op_str(dot, AT_spec));
+  op_dot_form(&f, type_of(s->r.old, dot->out)->dtype, op_str(dot, AT_spec));
   for (int t = 0; t < 2; t++) {
     const Type *type = type_of(s->r.old, dot->in[t]);
     char letters[MAX_RANK + 1];

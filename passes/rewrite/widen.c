@@ -1,26 +1,38 @@
-/* passes/rewrite/widen.c - computes products with f16 and bf16 weights in f32, with explicit casts.
+/* passes/rewrite/widen.c - computes products with f16 and bf16 weights in f32, and keeps the weights in 16 bits.
  *
- * The CPU multiplies matrices in f32 (oneDNN has f16 only on some processors).  Without this pass the generated code
- * would widen a 16-bit weight in every request: 2 bytes read, 4 written and 4 read again per element, in a step that
- * does little else if it generates one token.  The explicit cast of a weight depends on the weight alone, so
- * passes/rewrite/prepare.c moves it to loading; the planner counts the resulting f32 weight on each rank.
+ * The CPU multiplies matrices in f32.  Its products with weights read panels of f32, f16 or bf16 and widen the latter
+ * in registers (codegen/panels.h).  So such a product has operands of two types, and the weight stays as it is stored:
  *
- *   dot(x, w) : f16   becomes   cast(dot(cast(x), cast(w))) : f16
+ *   dot(x, w) : f16          becomes   cast(dot(cast(x), w)) : f16
+ *   dot(x, cast(w)) : f32    becomes   dot(x, w) : f32
+ *   gather(cast(w), i)       becomes   cast(gather(w, i))
  *
- * Measured for eight products with 2048 x 2048 weights on one rank: 5.0 ms of processor time instead of 7.1 for one
- * row, 14.3 instead of 20.2 for 32 (medians of three); 128 MiB of private memory instead of 64 MiB in place, shared
- * with the file, and 16 MiB of arena.  A sum over ranks is in f32, which is more exact and sends twice the bytes.
+ * A weight can be read so if the product is one of a matrix, in its order, at least a panel wide.  Other weights are
+ * widened explicitly: without this the generated code would widen them in every request.  The cast depends on the
+ * weight alone, so passes/rewrite/prepare.c moves it to loading; the planner counts the resulting f32 weight:
+ *
+ *   dot(x, w) : f16          becomes   cast(dot(cast(x), cast(w))) : f16
+ *
+ * Widening is exact, so that results have the bits of products with f32 weights of the same numbers.  A sum over ranks
+ * is in f32, which is more exact and sends twice the bytes.  (bench/results/cpu.md, Weights of 16 bits)
  *
  * The product keeps its name, because plans refer to it.  Products of two activations stay as they are: their casts are
- * temporary either way.  Other devices multiply 16-bit numbers themselves.
+ * temporary either way.  Other devices multiply 16-bit numbers themselves.  Not done: weights of experts and
+ * frozen weights of training steps become f32.
  */
+#include <string.h>
+
+#include "ir/legal_dot.h"
 #include "ir/loops.h"
 #include "passes/facts/fixed.h"
 #include "passes/rewrite/passes.h"
 #include "passes/rewrite/rewrite.h"
+#include "program/epilogue.h"
 
 typedef struct Widen {
   Rewrite r;
+  const DeviceTraits *device;
+  bool trains; /* gradients read a frozen weight as another matrix than the forward pass */
   const Fixed *fixed;
   Loops loops;
   Val *wide; /* by old value: its cast to f32; 0 until needed */
@@ -42,13 +54,121 @@ static Val wide(Widen *w, Val v) {
                                                   .attrs = &to});
 }
 
+/* ---- weights that stay in 16 bits */
+
+/* Returns the value of 16 bits that was widened to `v`; 0 if there is none. */
+static Val widened_from(const Func *f, Val v) {
+  const Op *op = op_of(f, v);
+  return op->kind == OP_cast && narrow(type_of(f, op->in[0])) && type_of(f, v)->dtype == DT_f32 ? op->in[0] : 0;
+}
+
+/* Returns the value of 16 bits of which `v` is the numbers; 0 if there is none.  Looks through a cast from 16 bits to
+ * f32 and back, as of a bf16 weight of an f32 model that is computed in bf16. */
+static Val narrow_of(const Func *f, Val v) {
+  const Op *op = op_of(f, v);
+  if (!narrow(type_of(f, v))) return widened_from(f, v);
+  const Val from = op->kind == OP_cast ? widened_from(f, op->in[0]) : 0;
+  return from && type_of(f, from)->dtype == type_of(f, v)->dtype ? from : v;
+}
+
+/* True if the value becomes a weight: as it is stored, or computed at loading. */
+static bool is_weight(const Widen *w, Val v) {
+  const Op *op = op_of(w->r.old, v);
+  while (op->kind == OP_reshape || op->kind == OP_copy) op = op_of(w->r.old, op->in[0]);
+  return op->kind == OP_param || (fixed_by_weights(w->fixed[v]) && op->kind != OP_broadcast);
+}
+
+/* Gives the result the letters of the rows first, then those of the columns in the weight's order. */
+static void turn(DotForm *f, int t) {
+  char result[MAX_RANK + 1] = {0};
+  int n = 0;
+  for (const char *l = f->spec[2]; *l; l++)
+    if (!strchr(f->spec[t], *l)) result[n++] = *l;
+  for (const char *l = f->spec[t]; *l; l++)
+    if (strchr(f->spec[2], *l)) result[n++] = *l;
+  memcpy(f->spec[2], result, sizeof result);
+}
+
+/* True if operand t of the product is one matrix for all rows, in the order in which the library reads it. */
+static bool is_matrix(const Widen *w, const DotForm *f, int t) {
+  LegalDot p;
+  legal_dot(w->device, f, &p);
+  if (!p.library || p.swapped == t || strcmp(p.spec[1], f->spec[t]) != 0) return false;
+  for (int i = 0; i < p.nbatch; i++)
+    if (p.groups[p.batch[i]].class != DOT_M) return false;
+  return true;
+}
+
+/* The same for some order of the result, which is `f->spec[2]`. */
+static bool reads_matrix(const Widen *w, const Op *op, int t, DotForm *f) {
+  const Type *type = type_of(w->r.old, op->in[t]), *other = type_of(w->r.old, op->in[1 - t]);
+  int64_t dims[MAX_RANK], columns = 1;
+  op_dot_form(f, DT_f32, op_str(op, AT_spec));
+  if (!type_constant_dims(type, dims)) return false;
+  for (int d = 0; d < type->rank; d++) {
+    f->one[(int)f->spec[t][d]] = dims[d] == 1;
+    if (strchr(f->spec[2], f->spec[t][d])) columns *= dims[d];
+  }
+  for (int d = 0; d < other->rank; d++) f->one[(int)f->spec[1 - t][d]] |= ex_is_const(other->dims[d], 1);
+  if (columns < PROGRAM_PANEL) return false;
+  if (is_matrix(w, f, t)) return true;
+  turn(f, t);
+  return is_matrix(w, f, t);
+}
+
+/* Returns the 16-bit weight that the product may read as operand t, and sets its form; 0 if none. */
+static Val kept_as(const Widen *w, const Op *op, int t, DotForm *f) {
+  const Val v = narrow_of(w->r.old, op->in[t]);
+  const bool alone = v && !w->trains && is_weight(w, v) && !fixed_by_weights(w->fixed[op->in[1 - t]]);
+  return alone && w->device->panels && reads_matrix(w, op, t, f) ? v : 0;
+}
+
+static Val kept(const Widen *w, const Op *op, int t) { return kept_as(w, op, t, &(DotForm){0}); }
+
+/* The product's operand in f32, or the weight in 16 bits. */
+static Val operand(Widen *w, const Op *op, int t) {
+  const Val weight = kept(w, op, t);
+  if (weight) return w->r.map[weight];
+  return narrow(type_of(w->r.old, op->in[t])) ? wide(w, op->in[t]) : w->r.map[op->in[t]];
+}
+
+/* Builds the product, with its result in the order of `spec`. */
+static Val product_of(Widen *w, const Op *op, const char *spec) {
+  const Val in[2] = {operand(w, op, 0), operand(w, op, 1)};
+  Attr a = attr_s(w->r.m, AT_spec, spec);
+  OpSpec x = op_spec_of(w->r.old, op);
+  x.in = in, x.type = NULL, x.nattrs = 1, x.attrs = &a;
+  return build_op(&w->r.b, &x);
+}
+
+/* Brings the result from the order of the letters `from` to that of `to`. */
+static Val in_order(Widen *w, const Op *op, Val v, const char *from, const char *to) {
+  int64_t perm[MAX_RANK];
+  const int n = (int)strlen(to);
+  for (int d = 0; d < n; d++) perm[d] = strchr(from, to[d]) - from;
+  Attr a = attr_ints(w->r.m, AT_perm, n, perm);
+  return build_op(&w->r.b, &(OpSpec){.kind = OP_transpose,
+                                     .name = arena_printf(w->r.m->arena, "%s.turned", op->name),
+                                     .loc = op->loc,
+                                     .nin = 1,
+                                     .in = &v,
+                                     .nattrs = 1,
+                                     .attrs = &a});
+}
+
 static Val widen_dot(Widen *w, const Op *op) {
-  Val in[2] = {wide(w, op->in[0]), wide(w, op->in[1])};
-  OpSpec spec = op_spec_of(w->r.old, op);
   const Type *type = type_of(w->r.old, op->out);
-  spec.in = in;
-  spec.type = NULL;
-  Val product = build_op(&w->r.b, &spec);
+  DotForm f, kept_form;
+  op_dot_form(&f, DT_f32, op_str(op, AT_spec));
+  char want[MAX_RANK + 1];
+  memcpy(want, f.spec[2], sizeof want);
+  for (int t = 0; t < 2; t++)
+    if (kept_as(w, op, t, &kept_form)) f = kept_form;
+  const bool turned = strcmp(want, f.spec[2]) != 0;
+  const char *spec = arena_printf(w->r.m->arena, "%s,%s->%s", f.spec[0], f.spec[1], f.spec[2]);
+  Val product = product_of(w, op, spec);
+  if (turned && product) product = in_order(w, op, product, f.spec[2], want);
+  if (type->dtype == DT_f32 || !product) return product;
   Attr to = attr_dtype(AT_to, type->dtype);
   return build_op(&w->r.b, &(OpSpec){.kind = OP_cast,
                                      .name = arena_printf(w->r.m->arena, "%s.%s", op->name, dtype_name(type->dtype)),
@@ -60,8 +180,40 @@ static Val widen_dot(Widen *w, const Op *op) {
 }
 
 static bool widens(const Widen *w, const Op *op) {
-  if (op->kind != OP_dot || !narrow(type_of(w->r.old, op->out))) return false;
+  if (op->kind != OP_dot) return false;
+  if (type_of(w->r.old, op->out)->dtype == DT_f32) return kept(w, op, 0) || kept(w, op, 1);
+  if (!narrow(type_of(w->r.old, op->out))) return false;
   return fixed_by_weights(w->fixed[op->in[0]]) || fixed_by_weights(w->fixed[op->in[1]]);
+}
+
+/* ---- lookups */
+
+/* True for rows of a widened table, which can be widened after the lookup. */
+static bool looks_up(const Widen *w, const Op *op) {
+  if (op->kind != OP_gather || fixed_by_weights(w->fixed[op->out]) || narrow(type_of(w->r.old, op->in[0])))
+    return false;
+  const Val table = narrow_of(w->r.old, op->in[0]);
+  return table && is_weight(w, table);
+}
+
+static Val widen_rows(Widen *w, const Op *op) {
+  const Val table = narrow_of(w->r.old, op->in[0]);
+  const Type *type = type_of(w->r.old, op->out);
+  Val in[2] = {w->r.map[table], w->r.map[op->in[1]]};
+  OpSpec spec = op_spec_of(w->r.old, op);
+  spec.in = in;
+  spec.type = type_with_dtype(w->r.m, type, type_of(w->r.old, table)->dtype);
+  spec.name = arena_printf(w->r.m->arena, "%s.rows", op->name);
+  Val rows = build_op(&w->r.b, &spec);
+  Attr to = attr_dtype(AT_to, DT_f32);
+  return build_op(&w->r.b, &(OpSpec){.kind = OP_cast,
+                                     .name = op->name,
+                                     .group = op->group,
+                                     .loc = op->loc,
+                                     .nin = 1,
+                                     .in = &rows,
+                                     .nattrs = 1,
+                                     .attrs = &to});
 }
 
 /* Casts values that a loop reads from outside before it: once, and later operations may use the cast. */
@@ -70,25 +222,41 @@ static void widen_entering(Widen *w, const Loop *l) {
   for (size_t i = l->body; i < l->repeat; i++) {
     const Op *op = &w->r.old->ops.items[i];
     for (int k = 0; k < 2 && widens(w, op); k++)
-      if (!loops_within(&w->loops, w->loops.of[w->r.old->values.items[op->in[k]].op], loop)) wide(w, op->in[k]);
+      if (!kept(w, op, k) && narrow(type_of(w->r.old, op->in[k])) &&
+          !loops_within(&w->loops, w->loops.of[w->r.old->values.items[op->in[k]].op], loop))
+        wide(w, op->in[k]);
   }
 }
 
-static bool widen(Module *m, const Func *f, Diags *diags) {
-  Widen w = {rewrite_start(m, f, diags), fixed_values(m->arena, f), loops_of(m->arena, f),
-             ARENA_ARRAY(m->arena, Val, f->values.n)};
+/* True for a training step: a state starts as a weight. */
+static bool is_training(const Module *m) {
+  for (size_t i = 0; i < m->states.n; i++)
+    if (m->states.items[i].param) return true;
+  return false;
+}
+
+static bool widen(Module *m, const DeviceTraits *d, const Func *f, Diags *diags) {
+  Widen w = {.r = rewrite_start(m, f, diags),
+             .device = d,
+             .trains = is_training(m),
+             .fixed = fixed_values(m->arena, f),
+             .loops = loops_of(m->arena, f),
+             .wide = ARENA_ARRAY(m->arena, Val, f->values.n)};
+  bool any = false;
   for (size_t i = 0; i < f->ops.n; i++) {
     const Op *op = &f->ops.items[i];
     if (op->kind == OP_loop) widen_entering(&w, &w.loops.items[w.loops.of[i]]);
-    if (widens(&w, op)) w.r.map[op->out] = widen_dot(&w, op);
+    if (widens(&w, op)) any = true, w.r.map[op->out] = widen_dot(&w, op);
+    else if (looks_up(&w, op)) any = true, w.r.map[op->out] = widen_rows(&w, op);
     else if (!rewrite_copy(&w.r, op)) return false;
   }
-  rewrite_finish(&w.r);
+  if (any) rewrite_finish(&w.r);
   return diags->errors == 0;
 }
 
-bool pass_widen(Module *m, Diags *diags) {
-  for (size_t k = 0; k < m->funcs.n; k++)
-    if (m->funcs.items[k]->level == 1 && !widen(m, m->funcs.items[k], diags)) return false;
-  return true;
+bool pass_widen(Module *m, const DeviceTraits *d, Diags *diags) {
+  bool ok = true;
+  for (size_t k = 0; ok && k < m->funcs.n; k++)
+    if (m->funcs.items[k]->level == 1) ok = widen(m, d, m->funcs.items[k], diags);
+  return ok && pass_dce(m, diags); /* casts of weights without readers */
 }

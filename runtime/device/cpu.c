@@ -205,7 +205,7 @@ static RtStatus run_copy(Device *d, const DeviceCall *c, RtError *error) {
 
 static RtStatus run_pack(Device *d, const DeviceCall *c, RtError *error) {
   (void)d, (void)error;
-  gemm_pack(c->data[0], c->scalars, c->data[1], c->tensors[1].extents[1] * PROGRAM_PANEL);
+  gemm_pack((DType)c->tensors[1].dtype, c->data[0], c->scalars, c->data[1], c->tensors[1].extents[1] * PROGRAM_PANEL);
   return RT_OK;
 }
 

@@ -38,7 +38,8 @@ static void block(const GemmAvx2 *g, int64_t j, int64_t columns, int64_t l, int6
       a = row_copy, a_m = BLOCK;
     }
     for (int64_t p = 0; p < columns; p += COLUMNS)
-      tiles->run(&(GemmTile){.rows = rows,
+      tiles->run(&(GemmTile){.type = DT_f32,
+                             .rows = rows,
                              .columns = least(columns - p, COLUMNS),
                              .k = k,
                              .a = a,

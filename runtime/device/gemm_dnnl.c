@@ -236,23 +236,24 @@ void gemm_parallel(void (*body)(void *), void *data) {
 }
 
 typedef struct Packing {
-  const float *from;
+  DType type;
+  const void *from;
   const int64_t *numbers;
-  float *to;
+  void *to;
   int64_t panel;
 } Packing;
 
 static void pack_part(void *data) {
   const Packing *p = data;
   int64_t t = lib.parallel ? lib.thread_num() : 0, n = lib.parallel ? lib.num_threads() : 1;
-  gemm_panels_pack(p->from, p->numbers[2], p->numbers[3], p->numbers[0], p->numbers[1], p->to, p->panel, t, n);
+  gemm_panels_pack(p->type, p->from, p->numbers, p->to, p->panel, t, n);
 }
 
-void gemm_pack(const float *from, const int64_t *numbers, float *to, int64_t panel) {
-  Packing p = {from, numbers, to, panel};
+void gemm_pack(DType type, const void *from, const int64_t *numbers, void *to, int64_t panel) {
+  Packing p = {type, from, numbers, to, panel};
   if ((double)numbers[0] * (double)numbers[1] > LARGE_PACK) gemm_parallel(pack_part, &p);
   else /* all of it, even if the caller is one of several threads */
-    gemm_panels_pack(from, numbers[2], numbers[3], numbers[0], numbers[1], to, panel, 0, 1);
+    gemm_panels_pack(type, from, numbers, to, panel, 0, 1);
 }
 
 typedef struct Following {

@@ -20,10 +20,10 @@ RtStatus gemm_open(RtError *error);
  * apply the epilogue after the product. */
 RtStatus gemm_run(const GemmCall *call, RtError *error);
 
-/* Executes the instruction `pack` (program.def). numbers[4] are rows, columns and the steps from one to the next in
- * `from`, which need not be aligned.  Panels are `panel` elements apart, which is more than these rows if they are not
- * all. */
-void gemm_pack(const float *from, const int64_t *numbers, float *to, int64_t panel);
+/* Executes the instruction `pack` (program.def) on elements of that type. numbers[4] are rows, columns and the steps
+ * from one to the next in `from`, which need not be aligned.  Panels are `panel` elements apart, which is more than
+ * these rows if they are not all. */
+void gemm_pack(DType type, const void *from, const int64_t *numbers, void *to, int64_t panel);
 
 /* Calls body(data) once on each thread that computes products. */
 void gemm_parallel(void (*body)(void *), void *data);

@@ -71,12 +71,28 @@ static const float *rows_of(const Block *b, float *copy, int64_t *step) {
   return copy;
 }
 
+/* Returns rows of A as pairs of bf16; `*step`: pairs from row to row. */
+static const float *pairs_of(const Block *b, float *copy, int64_t *step) {
+  const GemmCall *g = b->p->g;
+  const float *a = b->p->a + b->row * g->a_m + b->depth * g->a_k;
+  *step = (b->k + 1) / 2 + APART;
+  for (int64_t r = 0; r < b->rows; r++)
+    gemm_tiles()->pairs(a + r * g->a_m, g->a_k, b->k, (uint16_t *)(void *)(copy + r * *step));
+  return copy;
+}
+
+/* Returns the address of a panel's row; of bf16 an even one. */
+static const void *panel_at(const PanelProduct *p, int64_t column, int64_t depth) {
+  const int64_t at = column / PROGRAM_PANEL * p->g->b_panel + depth * PROGRAM_PANEL;
+  return (const char *)p->b + at * (int64_t)dtype_bytes(p->g->panels);
+}
+
 /* Returns panel i of those after columns j of the block; NULL if this block of columns has no more. */
-static const float *panel_after(const Block *b, int64_t j, int64_t i) {
+static const void *panel_after(const Block *b, int64_t j, int64_t i) {
   int64_t depth = b->depth, column = j + i * PROGRAM_PANEL;
   if (j >= b->columns) depth += b->k, column -= j;
   if (depth >= b->p->g->k || column >= b->columns) return NULL;
-  return b->p->b + (b->column + column) / PROGRAM_PANEL * b->p->g->b_panel + depth * PROGRAM_PANEL;
+  return panel_at(b->p, b->column + column, depth);
 }
 
 /* True if contiguous whole rows of A follow row `end` of the block.  Their first read is worth more than panels that
@@ -93,11 +109,18 @@ static void run_block(const Block *b) {
   const GemmTiles *tiles = gemm_tiles();
   int64_t n = (b->rows + tiles->rows - 1) / tiles->rows, wide = tiles->panels * PROGRAM_PANEL, a_m;
   float copy[COPY];
-  const float *a = rows_of(b, copy, &a_m);
+  const bool pairs = g->narrow && tiles->pairs != NULL;
+  const float *a = pairs ? pairs_of(b, copy, &a_m) : rows_of(b, copy, &a_m);
   for (int64_t j = 0; j < b->columns; j += wide) {
-    GemmTile t = {.k = b->k, .a_m = a_m, .b_panel = g->b_panel, .c_m = g->c_m, .add = g->accumulate || b->depth > 0};
+    GemmTile t = {.type = g->panels,
+                  .pairs = pairs,
+                  .k = pairs ? (b->k + 1) / 2 : b->k,
+                  .a_m = a_m,
+                  .b_panel = g->b_panel,
+                  .c_m = g->c_m,
+                  .add = g->accumulate || b->depth > 0};
     t.columns = least(b->columns - j, wide);
-    t.b = p->b + (b->column + j) / PROGRAM_PANEL * g->b_panel + b->depth * PROGRAM_PANEL;
+    t.b = panel_at(p, b->column + j, b->depth);
     if (b->depth + b->k == g->k) t.epilogue = g->epilogue;
     t.bias = t.epilogue.bias ? (const float *)g->bias + b->column + j : NULL;
     for (int64_t i = 0; i < n; i++) {
@@ -115,6 +138,9 @@ static void run_block(const Block *b) {
   }
 }
 
+/* Returns where part `i` of the summed index begins: at an even place, as panels of bf16 have pairs of rows. */
+static int64_t border(int64_t k, int64_t i, int64_t parts) { return i == parts ? k : i * k / parts / 2 * 2; }
+
 /* Tasks side by side come first: threads in different parts work at the same columns of B, which they share. */
 static void run_task(const Tasks *t, int64_t row, int64_t rows, int64_t task) {
   const GemmCall *g = t->p->g;
@@ -129,7 +155,7 @@ static void run_task(const Tasks *t, int64_t row, int64_t rows, int64_t task) {
       b.row = row + first + j * (end - first) / blocks;
       b.rows = row + first + (j + 1) * (end - first) / blocks - b.row;
       for (int64_t i = 0; i < parts; i++) {
-        b.depth = i * g->k / parts, b.k = (i + 1) * g->k / parts - b.depth;
+        b.depth = border(g->k, i, parts), b.k = border(g->k, i + 1, parts) - b.depth;
         run_block(&b);
       }
     }
@@ -181,10 +207,15 @@ void gemm_panels(const PanelProduct *p, const PanelThreads *threads) {
 
 /* ---- packing */
 
-void gemm_panels_pack(const float *from, int64_t row_step, int64_t column_step, int64_t k, int64_t n, float *to,
-                      int64_t panel, int64_t part, int64_t parts) {
-  int64_t panels = (n + PROGRAM_PANEL - 1) / PROGRAM_PANEL;
-  for (int64_t i = part * panels / parts; i < (part + 1) * panels / parts; i++)
-    gemm_tiles_pack(from + i * PROGRAM_PANEL * column_step, row_step, column_step, k,
-                    least(n - i * PROGRAM_PANEL, PROGRAM_PANEL), to + i * panel);
+void gemm_panels_pack(DType type, const void *from, const int64_t *numbers, void *to, int64_t panel, int64_t part,
+                      int64_t parts) {
+  const int64_t k = numbers[0], n = numbers[1], row_step = numbers[2], column_step = numbers[3];
+  const int64_t size = (int64_t)dtype_bytes(type), panels = (n + PROGRAM_PANEL - 1) / PROGRAM_PANEL;
+  for (int64_t i = part * panels / parts; i < (part + 1) * panels / parts; i++) {
+    const int64_t columns = least(n - i * PROGRAM_PANEL, PROGRAM_PANEL);
+    const void *first = (const char *)from + i * PROGRAM_PANEL * column_step * size;
+    void *out = (char *)to + i * panel * size;
+    if (type == DT_f32) gemm_tiles_pack(first, row_step, column_step, k, columns, out);
+    else gemm_tiles_pack_16(type, first, row_step, column_step, k, columns, out);
+  }
 }

@@ -18,10 +18,11 @@ static RtStatus pack_piece(const Executor *e, const DeviceCall *pack, const Weig
                            int64_t n, RtError *error) {
   int64_t rows = pack->scalars[0], columns = pack->scalars[1], far = by_rows ? m->row : m->column,
           near = by_rows ? m->column : m->row, inside = by_rows ? columns : rows;
-  const float *from = (const float *)m->data + at * far;
-  const float *to = from + (n - 1) * far + (inside - 1) * near + 1;
+  const int64_t size = (int64_t)dtype_bytes((DType)pack->tensors[0].dtype), deep = pack->tensors[1].extents[1];
+  const char *from = (const char *)m->data + at * far * size;
+  const char *to = from + ((n - 1) * far + (inside - 1) * near + 1) * size;
   int64_t scalars[4] = {by_rows ? n : rows, by_rows ? columns : n, m->row, m->column};
-  void *data[2] = {(void *)(uintptr_t)from, (float *)pack->data[1] + at * (by_rows ? PROGRAM_PANEL : rows)};
+  void *data[2] = {(void *)(uintptr_t)from, (char *)pack->data[1] + at * (by_rows ? PROGRAM_PANEL : deep) * size};
   DeviceCall piece = *pack;
   piece.scalars = scalars, piece.data = data;
   weights_soon(e->weights, from, to);
@@ -59,7 +60,7 @@ static void take_pieces(void *data) {
 static RtStatus pack_matrix(const Executor *e, const DeviceCall *pack, const WeightsMatrix *m, RtError *error) {
   bool by_rows = m->row >= m->column;
   int64_t rows = pack->scalars[0], columns = pack->scalars[1], outside = by_rows ? rows : columns;
-  int64_t span = (by_rows ? columns : rows) * (int64_t)sizeof(float), step = PIECE / span;
+  int64_t span = (by_rows ? columns : rows) * (int64_t)dtype_bytes((DType)pack->tensors[0].dtype), step = PIECE / span;
   step = step < PROGRAM_PANEL ? PROGRAM_PANEL : step / PROGRAM_PANEL * PROGRAM_PANEL; /* whole panels */
   int64_t n = (outside + step - 1) / step;
   Packing p = {.e = e,

@@ -31,7 +31,8 @@ static const char *gemm_fault(const Executor *e, const Binding *b, const DeviceC
   if (reaches(g, g->c_step, g->m, g->c_m, g->n, g->c_n, c->tensors[2].elements)) return reach;
   if (g->b_panel && g->k > 0) {
     __int128 panels = ((__int128)g->n + PROGRAM_PANEL - 1) / PROGRAM_PANEL;
-    bool whole = g->b_panel >= g->k * PROGRAM_PANEL && panels * g->b_panel <= c->tensors[1].elements;
+    bool whole = g->b_panel >= program_panel_rows(g->panels, g->k) * PROGRAM_PANEL &&
+                 panels * g->b_panel <= c->tensors[1].elements;
     bool one = true; /* the same panels for the whole batch */
     for (int i = 0; i < g->loops; i++) one &= g->b_step[i] == 0;
     if (!whole || !one) return reach;
@@ -87,7 +88,8 @@ static bool pack_fits(const DeviceCall *c) {
   const int64_t *e = c->scalars, *to = c->tensors[1].extents, most = INT64_C(1) << 48;
   for (int i = 0; i < 4; i++)
     if (e[i] < 0 || e[i] > most) return false;
-  if (to[0] != (e[1] + PROGRAM_PANEL - 1) / PROGRAM_PANEL || to[1] != e[0]) return false;
+  if (to[0] != (e[1] + PROGRAM_PANEL - 1) / PROGRAM_PANEL) return false;
+  if (to[1] != program_panel_rows((DType)c->tensors[1].dtype, e[0])) return false;
   __int128 last = (__int128)(e[0] - 1) * e[2] + (__int128)(e[1] - 1) * e[3];
   return e[0] == 0 || e[1] == 0 || last < c->tensors[0].elements;
 }

@@ -28,6 +28,66 @@ llama=("$examples/llama.apc" -D layers=1 -D d=64 -D heads=4 -D kv_heads=4 -D ffn
 packs 6 "${llama[@]}" -D cache=1
 packs 6 "${llama[@]}" -D cache=1 --target cpux2 --pp 2
 
+# Weights of 16 bits are in panels of their type, also those of heads and beside a table that is looked up.  A program
+# gives the same bits with f32 panels of the same numbers, and on one rank and on two that share rows or columns.
+packs 7 "${gpt[@]}" --dtype f16
+packs 7 "${gpt[@]}" -D tied=0 --dtype bf16
+packs 8 "${llama[@]}" -D cache=1 --dtype bf16
+check "panels of another type" test "$(grep -c '^  pack .*bf16.*bf16' program)" = 8
+cat >tied.apc <<'APC'
+dim batch
+entry main(x: i64[batch, 3]) {
+  weight t : f32[100, 33] = normal(1)
+  weight h : f32[33, 2, 16] = normal(1)
+  rows = gather(t, x)
+  output y = einsum("bsd,dhe->bhse", rows, h)
+  output z = einsum("bsd,vd->bsv", rows, t)
+  weight w : f32[33, 40] = normal(1)
+  output u = einsum("bsd,dn->bsn", rows + rows, w)
+}
+APC
+expect 0 "" "$apc" convert tied.apc t.safetensors -q
+/usr/bin/python3 - <<'PY'
+import json, struct
+raw = open("t.safetensors", "rb").read()
+n = struct.unpack("<Q", raw[:8])[0]
+head, data = json.loads(raw[8 : 8 + n]), raw[8 + n :]
+for kind in "BF16", "F32":
+    out, blob = {}, b"" if kind == "F32" else b"\0"
+    for name, x in head.items():
+        if name == "__metadata__":
+            continue
+        a, b = x["data_offsets"]
+        high = b"".join(data[i + 2 : i + 4] if kind == "BF16" else b"\0\0" + data[i + 2 : i + 4] for i in range(a, b, 4))
+        out[name] = {"dtype": kind, "shape": x["shape"], "data_offsets": [len(blob), len(blob) + len(high)]}
+        blob += high
+    if kind == "BF16":
+        out[""] = {"dtype": "U8", "shape": [1], "data_offsets": [0, 1]}
+    text = json.dumps(out).encode()
+    open(kind + ".safetensors", "wb").write(struct.pack("<Q", len(text)) + text + blob)
+PY
+for kind in BF16 F32; do
+  for how in "cpu" "cpux2 --dp 2" "cpux2 --tp 2"; do
+    expect 0 "" "$apc" tied.apc --weights $kind.safetensors --dim batch=4 --target $how -q -o program
+    expect 0 "" ./program --input random:3 --outputs "$kind-$how.npz"
+  done
+done
+expect 0 "" /usr/bin/python3 -c "
+import struct, zipfile
+def read(name, key):
+    raw = zipfile.ZipFile(name + '.npz').read(key + '.npy')
+    data = raw[10 + struct.unpack('<H', raw[8:10])[0] :]
+    return struct.unpack('<%df' % (len(data) // 4), data)
+for key in 'yzu':
+    one = read('BF16-cpu', key)
+    assert all(read('BF16-cpux2 --' + how, key) == one for how in ('dp 2', 'tp 2')), 'other bits on two ranks'
+    assert max(abs(a - b) for a, b in zip(one, read('F32-cpu', key))) < 1e-5 * max(map(abs, one)), 'other numbers'
+assert read('BF16-cpu', 'u') == read('F32-cpu', 'u'), 'other bits'"
+packs 3 tied.apc --weights BF16.safetensors
+check "the product and the lookup do not read 16 bits" \
+  bash -c 'grep -q "^  gemm .*:bf16\[7, 34, 16\]" program && grep -q "^  launch .*:bf16\[100, 33\]" program'
+expect 0 "proved" "$apc" verify tied.apc --weights BF16.safetensors --target cpux2 --dp 2 -q
+
 # Incomplete panels, weights by columns, from @prepare, of a stage.
 for options in "--target cpux3" "--target cpux4 --tp 4" "--target cpux2 --pp 2" "--target cpux2 --dp 2"; do
   expect 0 "" "$apc" verify "${gpt[@]}" -D tied=0 $options --seed 3 -q
@@ -45,4 +105,4 @@ expect 0 "" /usr/bin/python3 -c "
 import numpy as np
 a, b = np.load('one.npz'), np.load('two.npz')
 assert all((a[k] == b[k]).all() for k in a), 'other bits'"
-summary 31
+summary 60

@@ -219,7 +219,7 @@ static Both both_new(int64_t m, int64_t n, int64_t k, bool by_rows) {
   for (int64_t i = 0; i < m * n; i++) x.residual[i] = random_value();
   for (int64_t i = 0; i < n; i++) x.bias[i] = random_value();
   for (int64_t i = 0; i < k * width; i++) x.panels[i] = NAN; /* all of it is written */
-  gemm_pack(x.b, (int64_t[]){k, n, by_rows ? n : 1, by_rows ? 1 : k}, x.panels, k * PROGRAM_PANEL);
+  gemm_pack(DT_f32, x.b, (int64_t[]){k, n, by_rows ? n : 1, by_rows ? 1 : k}, x.panels, k * PROGRAM_PANEL);
   for (int64_t i = 0; i < k * width; i++) CHECK(!isnan(x.panels[i]));
   return x;
 }
@@ -253,7 +253,7 @@ static void in_panels(int trial, Epilogue epilogue, bool accumulate, bool in_pla
                 .residual = in_place ? want : residual,
                 .c = want};
   plain(&g, want);
-  g.b = x.panels, g.b_k = PROGRAM_PANEL, g.b_n = 1, g.b_panel = k * PROGRAM_PANEL, g.c = c;
+  g.b = x.panels, g.panels = DT_f32, g.b_k = PROGRAM_PANEL, g.b_n = 1, g.b_panel = k * PROGRAM_PANEL, g.c = c;
   if (in_place) g.residual = c;
   RtError error = {0};
   CHECKF(gemm_run(&g, &error) == RT_OK, "%s", error.text);
@@ -292,12 +292,13 @@ static void parts_give_equal_bits(void) {
                   .c_m = n,
                   .c_n = 1,
                   .b_panel = k * PROGRAM_PANEL,
+                  .panels = DT_f32,
                   .a = x.a,
                   .b = x.panels,
                   .c = c};
     RtError error = {0};
     CHECKF(gemm_run(&g, &error) == RT_OK, "%s", error.text);
-    gemm_pack(x.b + from, (int64_t[]){k, columns, n, 1}, panels, k * PROGRAM_PANEL);
+    gemm_pack(DT_f32, x.b + from, (int64_t[]){k, columns, n, 1}, panels, k * PROGRAM_PANEL);
     g.m = rows, g.n = columns, g.c_m = columns, g.a = x.a + row * k, g.b = panels, g.c = part;
     CHECKF(gemm_run(&g, &error) == RT_OK, "%s", error.text);
     int64_t differ = 0;
@@ -312,20 +313,25 @@ static void parts_give_equal_bits(void) {
 /* If the processor has both. */
 static void both_instruction_sets_give_equal_bits(void) {
   enum { DEPTH = 300, WIDTH = 2 * PROGRAM_PANEL };
+  static const DType types[] = {DT_f32, DT_bf16, DT_f16};
   static float a[12 * DEPTH], b[WIDTH * DEPTH], c[2][12 * WIDTH];
+  static uint16_t half[WIDTH * DEPTH];
   const GemmTiles *wide = gemm_tiles(), *narrow = gemm_tiles_avx2();
   for (int trial = 0; narrow && trial < 200; trial++) {
     int64_t k = 1 + below(DEPTH), columns = 1 + below(wide->panels * PROGRAM_PANEL);
     for (int i = 0; i < 12 * DEPTH; i++) a[i] = random_value();
+    const DType type = types[trial % 3];
     for (int i = 0; i < WIDTH * DEPTH; i++) b[i] = random_value();
+    for (int i = 0; i < WIDTH * DEPTH && type != DT_f32; i++) dtype_store_f(type, &half[i], (double)b[i]);
     for (int i = 0; i < 12 * WIDTH; i++) c[0][i] = c[1][i] = random_value();
-    GemmTile t = {.rows = 1 + below(wide->rows),
+    GemmTile t = {.type = type,
+                  .rows = 1 + below(wide->rows),
                   .columns = columns,
                   .k = k,
                   .a = a,
-                  .b = b,
+                  .b = type == DT_f32 ? (void *)b : (void *)half,
                   .a_m = DEPTH,
-                  .b_panel = k * PROGRAM_PANEL,
+                  .b_panel = program_panel_rows(type, k) * PROGRAM_PANEL,
                   .c = c[0],
                   .c_m = WIDTH,
                   .add = below(2)};
@@ -334,11 +340,110 @@ static void both_instruction_sets_give_equal_bits(void) {
       for (int64_t j = 0; j < columns; j += PROGRAM_PANEL) {
         GemmTile part = t;
         part.rows = 1, part.columns = columns - j < PROGRAM_PANEL ? columns - j : PROGRAM_PANEL;
-        part.a = a + r * DEPTH, part.b = b + j / PROGRAM_PANEL * t.b_panel, part.c = c[1] + r * WIDTH + j;
+        part.a = a + r * DEPTH, part.c = c[1] + r * WIDTH + j;
+        part.b = (const char *)t.b + (size_t)(j / PROGRAM_PANEL * t.b_panel) * dtype_bytes(type);
         narrow->run(&part);
       }
     CHECKF(memcmp(c[0], c[1], sizeof c[0]) == 0, "trial %d: %d rows, %d columns, depth %d", trial, (int)t.rows,
            (int)columns, (int)k);
+  }
+}
+
+/* ---- B in panels of 16 bits */
+
+/* A matrix of 16-bit numbers, at an odd address, and the same numbers as f32. */
+typedef struct Half {
+  DType type;
+  int64_t k, n;
+  char *stored;
+  float *wide;
+} Half;
+
+static Half half_new(DType type, int64_t k, int64_t n) {
+  Half x = {type, k, n, malloc((size_t)(k * n) * 2 + 1), malloc((size_t)(k * n) * sizeof(float))};
+  for (int64_t i = 0; i < k * n; i++) {
+    uint16_t bits;
+    dtype_store_f(type, &bits, (double)random_value());
+    memcpy(x.stored + 1 + 2 * i, &bits, sizeof bits);
+    x.wide[i] = (float)dtype_load_f(type, &bits);
+  }
+  return x;
+}
+
+/* Panels of the matrix, by rows or by columns; all of their room is written, also the row that makes k even. */
+static void *packed(const Half *x, DType type, bool by_rows) {
+  const int64_t panel = program_panel_rows(type, x->k) * PROGRAM_PANEL, n = (x->n + PROGRAM_PANEL - 1) / PROGRAM_PANEL;
+  const size_t bytes = (size_t)(n * panel) * dtype_bytes(type);
+  const void *from = type == DT_f32 ? (void *)x->wide : (void *)(x->stored + 1);
+  const int64_t numbers[] = {x->k, x->n, by_rows ? x->n : 1, by_rows ? 1 : x->k};
+  void *to[2] = {malloc(bytes), malloc(bytes)};
+  for (int i = 0; i < 2; i++) {
+    memset(to[i], i ? 0xa5 : 0x5a, bytes);
+    gemm_pack(type, from, numbers, to[i], panel);
+  }
+  CHECK(memcmp(to[0], to[1], bytes) == 0);
+  free(to[1]);
+  return to[0];
+}
+
+/* Widening is exact: results have the bits of products with the same numbers in f32. */
+static void panels_of_16_bits(void) {
+  static const DType types[] = {DT_bf16, DT_f16};
+  for (int trial = 0; trial < 80; trial++) {
+    const DType type = types[trial % 2];
+    const int64_t m = 1 + below(trial % 5 ? 30 : 240), n = PROGRAM_PANEL + below(90),
+                  k = 1 + below(trial % 7 ? 90 : 1500);
+    const bool by_rows = trial / 2 % 2;
+    Half x = half_new(type, k, n);
+    void *panels[2] = {packed(&x, DT_f32, by_rows), packed(&x, type, by_rows)};
+    float *a = malloc((size_t)(m * k) * sizeof *a), *c[2];
+    for (int64_t i = 0; i < m * k; i++) a[i] = random_value();
+    for (int i = 0; i < 2; i++) {
+      const DType of = i ? type : DT_f32;
+      c[i] = malloc((size_t)(m * n) * sizeof *c[i]);
+      GemmCall g = {.m = m, .n = n, .k = k, .a_m = k, .a_k = 1, .b_k = PROGRAM_PANEL, .b_n = 1, .c_m = n, .c_n = 1};
+      g.panels = of, g.b_panel = program_panel_rows(of, k) * PROGRAM_PANEL, g.a = a, g.b = panels[i], g.c = c[i];
+      RtError error = {0};
+      CHECKF(gemm_run(&g, &error) == RT_OK, "%s", error.text);
+    }
+    CHECKF(memcmp(c[0], c[1], (size_t)(m * n) * sizeof *a) == 0, "trial %d: %d x %d x %d of %s", trial, (int)m, (int)n,
+           (int)k, dtype_name(type));
+    free(a), free(c[0]), free(c[1]), free(panels[0]), free(panels[1]), free(x.stored), free(x.wide);
+  }
+}
+
+/* Products of bf16 by bf16, where A is rounded: right, and the same bits for any rows and columns of a call. */
+static void panels_of_pairs(void) {
+  for (int trial = 0; trial < 40; trial++) {
+    const int64_t m = 1 + below(trial % 4 ? 20 : 240), n = PROGRAM_PANEL + below(90),
+                  k = 1 + below(trial % 5 ? 90 : 1500);
+    const int64_t row = below(m), step = 1 + trial % 2;
+    Half x = half_new(DT_bf16, k, n);
+    void *panels = packed(&x, DT_bf16, true);
+    float *a = malloc((size_t)(m * k * step) * sizeof *a), *c = malloc((size_t)(m * n) * sizeof *c), one[400];
+    for (int64_t i = 0; i < m * k * step; i++) a[i] = random_value();
+    GemmCall g = {
+        .m = m, .n = n, .k = k, .a_m = k * step, .a_k = step, .b_k = PROGRAM_PANEL, .b_n = 1, .c_m = n, .c_n = 1};
+    g.panels = DT_bf16, g.narrow = true, g.b_panel = program_panel_rows(DT_bf16, k) * PROGRAM_PANEL;
+    g.a = a, g.b = panels, g.c = c;
+    RtError error = {0};
+    CHECKF(gemm_run(&g, &error) == RT_OK, "%s", error.text);
+    g.m = 1, g.a = a + row * k * step, g.c = one;
+    CHECKF(gemm_run(&g, &error) == RT_OK, "%s", error.text);
+    CHECK(memcmp(one, c + row * n, (size_t)n * sizeof *one) == 0);
+    double worst = 0;
+    for (int64_t j = 0; j < n; j++) {
+      double sum = 0, most = 1;
+      for (int64_t l = 0; l < k; l++) {
+        uint16_t narrow;
+        dtype_store_f(DT_bf16, &narrow, (double)a[(row * k + l) * step]);
+        const double exact = gemm_tiles()->pairs ? dtype_load_f(DT_bf16, &narrow) : (double)a[(row * k + l) * step];
+        sum += exact * (double)x.wide[l * n + j], most += fabs(exact * (double)x.wide[l * n + j]);
+      }
+      worst = fmax(worst, fabs(sum - (double)one[j]) / most);
+    }
+    CHECKF(worst < 1e-5, "trial %d: %d x %d x %d: %g", trial, (int)m, (int)n, (int)k, worst);
+    free(a), free(c), free(panels), free(x.stored), free(x.wide);
   }
 }
 
@@ -367,6 +472,8 @@ int main(void) {
   RUN(products_in_panels);
   RUN(parts_give_equal_bits);
   RUN(both_instruction_sets_give_equal_bits);
+  RUN(panels_of_16_bits);
+  RUN(panels_of_pairs);
   RUN(without_unit_stride);
   int failed = test_summary(), status = 0;
   if (child > 0 && (waitpid(child, &status, 0) != child || status != 0)) failed = 1;
