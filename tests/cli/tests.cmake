@@ -99,9 +99,11 @@ foreach(name kills renames)
   apc_test(NAME cli.${name}_long COMMAND /usr/bin/python3 ${CMAKE_CURRENT_LIST_DIR}/${name}.py ${CMAKE_BINARY_DIR}/apc 200)
 endforeach()
 
-# A rank of a training run is killed, 20 times.
+# Ranks of elastic runs are lost, in several ways.
 apc_test(NAME cli.elastic COMMAND /usr/bin/python3 ${CMAKE_CURRENT_LIST_DIR}/elastic.py ${CMAKE_BINARY_DIR}/apc)
+# Sequences of unequal lengths in one batch.
 apc_test(NAME cli.slots COMMAND /usr/bin/python3 ${CMAKE_CURRENT_LIST_DIR}/slots.py ${CMAKE_BINARY_DIR} NEEDS apcrt_shared)
+# A rank of a training run is killed, 20 times.
 apc_test(NAME cli.train_kills COMMAND /usr/bin/python3 ${CMAKE_CURRENT_LIST_DIR}/train_kills.py ${CMAKE_BINARY_DIR}/apc)
 # Wrong training steps are caught without a run.
 apc_test(NAME cli.train_faults COMMAND /usr/bin/python3 ${CMAKE_CURRENT_LIST_DIR}/train_faults.py ${CMAKE_BINARY_DIR}/apc
