@@ -44,7 +44,7 @@ static int most_registers(int threads, const char *definition) {
  * sm_100a, with a third of the registers unused. */
 static int most_spilled(const char *definition) {
   if (strstr(definition, "  attention_") || strstr(definition, "  FewPlace ")) return 64;
-  if (strstr(definition, "  conv_tile_")) return 16;
+  if (strstr(definition, "  conv_tile_")) return 32;
   return strstr(definition, "  grouped_f64(") || threads_of(definition) == 1024 ? 8 : 0;
 }
 
