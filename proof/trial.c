@@ -169,7 +169,8 @@ static InterpNamed *made_states(const Module *m, const TrialOptions *o, Arena *a
     int64_t dims[MAX_RANK];
     if (!dtype_is_float(s->type->dtype) || !interp_dims(s->type, o->symbols, dims)) continue;
     list[*n] = (InterpNamed){s->name, interp_tensor(arena, s->type->dtype, s->type->rank, dims)};
-    fill(&list[(*n)++].tensor, o, s->name, -1, 1);
+    /* moments of gradients are not negative */
+    fill(&list[(*n)++].tensor, o, s->name, s->param || o->domain == DOMAIN_MODP ? -1 : 0.25, 1);
   }
   return list;
 }

@@ -226,10 +226,9 @@ static Both both_new(int64_t m, int64_t n, int64_t k, bool by_rows) {
 
 static void both_free(const Both *x) { free(x->a), free(x->b), free(x->panels), free(x->residual); }
 
-static void in_panels(int trial, Epilogue epilogue, bool accumulate, bool in_place) {
-  int64_t m = 1 + below(trial % 4 ? 60 : 260), n = PROGRAM_PANEL + below(trial % 3 ? 120 : 380),
-          k = 1 + below(trial % 5 ? 80 : 2300);
-  bool by_rows = below(2), a_rows = below(4) > 0;
+static void sizes_in_panels(int64_t m, int64_t n, int64_t k, bool a_rows, Epilogue epilogue, bool accumulate,
+                            bool in_place) {
+  bool by_rows = below(2);
   Both x = both_new(m, n, k, by_rows);
   int64_t c_m = n + below(3), room = m * c_m;
   float *c = malloc((size_t)room * sizeof *c), *want = malloc((size_t)room * sizeof *want);
@@ -259,10 +258,16 @@ static void in_panels(int trial, Epilogue epilogue, bool accumulate, bool in_pla
   CHECKF(gemm_run(&g, &error) == RT_OK, "%s", error.text);
   double worst = 0;
   for (int64_t i = 0; i < room; i++) worst = fmax(worst, number_gap((double)c[i], (double)want[i]));
-  CHECKF(worst < 2e-4, "trial %d: m %d n %d k %d, %s: %g", trial, (int)m, (int)n, (int)k,
-         program_activation_name(epilogue.activation), worst);
+  CHECKF(worst < 2e-4, "m %d n %d k %d, %s: %g", (int)m, (int)n, (int)k, program_activation_name(epilogue.activation),
+         worst);
   both_free(&x);
   free(c), free(want), free(residual);
+}
+
+static void in_panels(int trial, Epilogue epilogue, bool accumulate, bool in_place) {
+  int64_t m = 1 + below(trial % 4 ? 60 : 260), n = PROGRAM_PANEL + below(trial % 3 ? 120 : 380),
+          k = 1 + below(trial % 5 ? 80 : 2300);
+  sizes_in_panels(m, n, k, below(4) > 0, epilogue, accumulate, in_place);
 }
 
 static void products_in_panels(void) {
@@ -270,6 +275,16 @@ static void products_in_panels(void) {
     Epilogue e = {.bias = below(2), .residual = below(2), .activation = (Activation)below(ACT_COUNT)};
     in_panels(trial, trial % 2 ? e : (Epilogue){0}, below(2) && !(trial % 2 && e.residual), below(2));
   }
+}
+
+/* A block of most rows and the deepest part of the summed index, which is copied, fits the copy. */
+static void largest_blocks_in_panels(void) {
+  const int64_t deep[] = {255, 256, 257, 511, 767, 1023, 1025, 2047};
+  for (size_t i = 0; i < sizeof deep / sizeof *deep; i++)
+    for (int64_t m = 12; m <= 216; m += m == 12 ? 96 : 108) {
+      sizes_in_panels(m, 512, deep[i], false, (Epilogue){0}, false, false);
+      sizes_in_panels(m, 512, deep[i], true, (Epilogue){0}, false, false);
+    }
 }
 
 /* Rows and columns of a product equal, bit for bit, those of the product of a part of A and a part of B: so ranks that
@@ -470,6 +485,7 @@ int main(void) {
   RUN(rows_in_loops);
   RUN(equal_lines_give_equal_bits);
   RUN(products_in_panels);
+  RUN(largest_blocks_in_panels);
   RUN(parts_give_equal_bits);
   RUN(both_instruction_sets_give_equal_bits);
   RUN(panels_of_16_bits);
