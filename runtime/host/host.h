@@ -68,6 +68,7 @@ struct ApcModel {
   bool hands_on;  /* as in ApcOptions */
   int threads;    /* per rank; 0: the session's rule */
   bool submitted; /* a request runs that apc_wait or apc_cancel ends */
+  bool lost;      /* the ranks of a launcher have failed */
   double begun_s; /* when the request was given to the ranks */
   uint32_t entry; /* selected */
   int64_t *fixed; /* per symbol: bound by apc_bind_dim, or -1 */
@@ -190,6 +191,18 @@ RtStatus host_write_tensors(ApcModel *m, RequestKind kind, uint32_t entry, const
                             const SafetensorsHeader *h, const char *path, const HostFiles *f);
 ApcStatus host_read_tensors(ApcModel *m, RequestKind kind, uint32_t entry, const int64_t *symbols, uint64_t mark,
                             const char *path);
+
+/* The outputs of an entry without inputs go into a file as with apc_write_entry, but `begin` returns when the ranks
+ * have a copy of them, which they write beside later requests: one file at a time.  `runs`: by the reports of the last
+ * run some rank still writes.  `can_end`: no rank has failed.  `end` waits, makes the file whole under its name, and
+ * frees; `drop` gives it up (NULL is allowed). */
+typedef struct HostWrite HostWrite;
+ApcStatus host_write_begin(ApcModel *m, const char *entry, const char *path, const char *const *meta, int n_meta,
+                           HostWrite **out);
+bool host_write_runs(const ApcModel *m);
+ApcStatus host_write_end(ApcModel *m, HostWrite *x);
+bool host_write_can_end(const ApcModel *m);
+void host_write_drop(HostWrite *x);
 
 /* runtime/host/state_files.c.  Notes the effect of a successful request on the sizes of the states. */
 void host_states_note(ApcModel *m, RequestKind kind, uint32_t entry, const int64_t *symbols);

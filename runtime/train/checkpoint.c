@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,13 +13,16 @@
 
 #include "base/file.h"
 #include "base/safetensors_sums.h"
+#include "base/text.h"
 #include "runtime/host/host.h"
 
 static const char format[] = "2"; /* from 2 on a checkpoint has checksums */
 
 static const char *first_of(const Diags *d) { return d->n ? d->items[0].message : "it cannot be used"; }
 
-static const char *path_in(Arena *a, const char *dir) { return arena_printf(a, "%s/checkpoint.safetensors", dir); }
+static const char *path_in(Arena *a, const char *dir) {
+  return text_ends_with(dir, ".safetensors") ? dir : arena_printf(a, "%s/checkpoint.safetensors", dir);
+}
 
 /* ---- writing */
 
@@ -46,19 +50,22 @@ ApcStatus checkpoint_can_write(ApcModel *m, const char *dir) {
 /* "data x": the metadata key of the source of input x. */
 static const char *key_of(Arena *a, const DataSource *s) { return arena_printf(a, "data %s", s->input); }
 
-ApcStatus checkpoint_write(ApcModel *m, const char *dir, int64_t steps, Dataset *data) {
+ApcStatus checkpoint_write(ApcModel *m, const char *dir, const CheckpointFacts *facts, HostWrite **w) {
   Arena *a = arena_new();
   const DataSource *sources;
   int n = 0, of = 0;
-  ApcStatus code = data ? dataset_sources(m, data, &sources, &n) : APC_OK;
-  const char **meta = ARENA_ARRAY(a, const char *, 2 * (n + 3));
-  meta[of++] = "steps", meta[of++] = arena_printf(a, "%" PRId64, steps);
+  ApcStatus code = facts->data ? dataset_sources(m, facts->data, &sources, &n) : APC_OK;
+  const char **meta = ARENA_ARRAY(a, const char *, 2 * (n + 4));
+  meta[of++] = "steps", meta[of++] = arena_printf(a, "%" PRId64, facts->steps);
   meta[of++] = "checkpoint", meta[of++] = format;
   meta[of++] = SAFETENSORS_SUMS, meta[of++] = "";
+  if (!isnan(facts->eval_loss)) meta[of++] = "eval_loss", meta[of++] = arena_printf(a, "%.17g", facts->eval_loss);
   for (int i = 0; i < n; i++) meta[of++] = key_of(a, &sources[i]), meta[of++] = sources[i].text;
-  ApcStatus status = code ? APC_OK : apc_write_entry(m, "states", path_in(a, dir), meta, of / 2);
+  const char *path = path_in(a, dir);
+  if (!code && w) code = host_write_begin(m, "states", path, meta, of / 2, w);
+  else if (!code) code = apc_write_entry(m, "states", path, meta, of / 2);
   arena_free(a);
-  return status ? status : code;
+  return code;
 }
 
 ApcStatus checkpoint_save(ApcModel *m, const char *file) {
@@ -150,7 +157,7 @@ ApcStatus apc_write_checkpoint(ApcModel *m, const char *dir, int64_t steps) {
   ApcStatus code = begin(m);
   if (!code && steps < 0) code = host_error(m, RT_USAGE, "the number of steps is negative");
   if (!code) code = checkpoint_can_write(m, dir);
-  return code ? code : checkpoint_write(m, dir, steps, NULL);
+  return code ? code : checkpoint_write(m, dir, &(CheckpointFacts){.steps = steps, .eval_loss = NAN}, NULL);
 }
 
 ApcStatus apc_read_checkpoint(ApcModel *m, const char *dir, int64_t *steps) {

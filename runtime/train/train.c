@@ -15,7 +15,7 @@
 #include <time.h>
 
 #include "base/file.h"
-#include "runtime/train/checkpoint.h"
+#include "runtime/train/checkpoint_series.h"
 #include "runtime/train/dataset.h"
 #include "runtime/host/host.h"
 
@@ -166,7 +166,7 @@ static ApcStatus mean_loss(ApcModel *m, Dataset *d, int64_t batches, double *mea
   return count == 0 ? host_error(m, RT_BAD_INPUT, "--eval: all labels are ignored") : APC_OK;
 }
 
-static ApcStatus evaluate(ApcModel *m, const Training *t, Dataset *d, int64_t step) {
+static ApcStatus evaluate(ApcModel *m, const Training *t, Dataset *d, int64_t step, double *loss) {
   double mean = NAN, begin = now_us();
   const int64_t batches = dataset_rows(d) / dataset_batch(d);
   const char *before = apc_entry_name(m, 0);
@@ -178,6 +178,7 @@ static ApcStatus evaluate(ApcModel *m, const Training *t, Dataset *d, int64_t st
   const EvalMade e = {step, batches * dataset_batch(d), mean, now_us() - begin};
   metrics_eval(m->metrics, mean);
   if (t->watch.eval) t->watch.eval(t->watch.context, &e);
+  *loss = mean;
   return APC_OK;
 }
 
@@ -210,27 +211,36 @@ static ApcStatus can_write(ApcModel *m, const Training *t) {
   ApcStatus code = t->save ? checkpoint_can_save(m, t->save) : 0;
   if (!code && t->save) code = apart_from(m, t->save, &t->data);
   if (!code && t->save) code = apart_from(m, t->save, &t->eval);
-  return !code && t->checkpoint ? checkpoint_can_write(m, t->checkpoint) : code;
+  return !code && t->checkpoint ? series_can_write(m, t) : code;
 }
 
-/* Makes the steps after `before`.  `eval`: NULL without --eval. */
+/* Makes the steps after `before`.  `eval`: NULL without --eval.  The last evaluation comes before the last checkpoint,
+ * which may be the best one by it. */
 static ApcStatus make_steps(ApcModel *m, const Training *t, Dataset *d, Dataset *eval, int64_t before) {
   Steps s = {.made = before};
+  Series series;
   const int64_t *made = &s.made;
-  ApcStatus code = 0;
-  int64_t written = t->resume ? *made : -1, evaluated = -1;
+  int64_t evaluated = -1;
+  double loss;
+  ApcStatus last = APC_OK, code = series_begin(&series, m, t, d, before);
   while (*made < t->steps && !code && !is_asked(m, &t->watch)) {
     code = one_step(m, t, d, &s);
-    if (code) break;
-    if (eval && t->evals && *made % t->evals == 0) code = evaluate(m, t, eval, evaluated = *made);
-    if (code || !t->checkpoint || !t->every || *made % t->every) continue;
-    code = checkpoint_write(m, t->checkpoint, *made, d);
-    written = *made;
+    if (!code && eval && t->evals && *made % t->evals == 0) {
+      code = evaluate(m, t, eval, evaluated = *made, &loss);
+      if (!code) series_evaluated(&series, loss);
+    }
+    if (!code) code = series_step(&series, *made);
   }
-  bool asked = *made < t->steps && is_asked(m, &t->watch), nothing = asked && *made == before;
-  if (!code && t->checkpoint && written != *made && !nothing) code = checkpoint_write(m, t->checkpoint, *made, d);
+  const bool asked = *made < t->steps && is_asked(m, &t->watch), nothing = asked && *made == before;
+  if (!code && eval && evaluated != *made && !asked) {
+    last = evaluate(m, t, eval, *made, &loss);
+    if (!last) series_evaluated(&series, loss);
+  }
+  const RtError error = m->error; /* the trained states are written even if they could not be evaluated */
+  code = series_end(&series, *made, !nothing, code);
+  if (last) m->error = error;
   if (!code && asked) trainer_say(&t->watch, false, "asked to stop after step %" PRId64 " of %ld", *made, t->steps);
-  return code || !eval || evaluated == *made || asked ? code : evaluate(m, t, eval, *made);
+  return last ? last : code;
 }
 
 ApcStatus trainer_run(ApcModel *m, const Training *t) {

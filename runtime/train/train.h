@@ -54,8 +54,12 @@ typedef struct Training {
   DataFiles data, eval;            /* eval: n 0 for none */
   long evals;                      /* steps between evaluations; 0: at the end */
   const char *save;                /* file for the trained weights; NULL: none */
-  const char *checkpoint, *resume; /* folders; NULL: none */
-  long every;                      /* steps between checkpoints; 0: at the end */
+  const char *checkpoint, *resume; /* folders, or a file to resume; NULL: none */
+  long every;                      /* steps between checkpoints; 0: not by steps */
+  double every_s;                  /* seconds between them; 0: not by time.  Neither: at the end */
+  long keep;                       /* this many of the last checkpoints stay; 0: only the newest */
+  bool keep_best;                  /* so does the one of the lowest evaluation loss */
+  bool waits;                      /* steps wait while a checkpoint is written, else it is written beside them */
   long skip;                       /* limit of consecutive steps that may be undone because they are not finite */
   TrainWatch watch;
 } Training;

@@ -28,6 +28,7 @@ foreach(name
     named
     recompute
     zero
+    train_checkpoints
     train_data
     train_files
     train_mode
