@@ -29,6 +29,8 @@ const Given *line_last(const Line *line, LineOption id);
 const char *line_text(const Line *line, LineOption id);
 /* Returns the option's name without "--". */
 const char *line_name(LineOption id);
+/* True if the line asks for training. */
+bool line_trains(const Line *line);
 /* Reads a whole number from min to max. */
 bool line_whole(const char *text, long min, long max, long *out);
 

@@ -393,13 +393,17 @@ static int train(ApcModel *m, const Line *line) {
   const char *log = line_text(line, OPT_log);
   long events;
   int code = stub_training(line, &t);
-  const char **data = calloc(2 * (size_t)line->n + 1, sizeof *data), **eval = data + line->n;
+  const size_t room = (size_t)line->n + 1;
+  const char **data = calloc(3 * room, sizeof *data), **eval = data + room, **documents = eval + room;
   if (!data) return stub_fail(APC_FAILED, "out of memory");
   for (int i = 0; i < line->n; i++) {
-    if (line->given[i].id == OPT_data) data[t.data.n++] = line->given[i].value;
-    if (line->given[i].id == OPT_eval) eval[t.eval.n++] = line->given[i].value;
+    const Given *g = &line->given[i];
+    if (g->id == OPT_data) data[t.data.n++] = g->value;
+    if (g->id == OPT_eval) eval[t.eval.n++] = g->value;
+    if (g->id == OPT_documents) documents[t.data.n_documents++] = g->value;
   }
   t.data.data = data, t.eval.data = eval;
+  t.data.documents = t.eval.documents = documents, t.eval.n_documents = t.data.n_documents;
   if (!code) code = bind_all(m, line);
   if (!code) code = recording(line, &events);
   if (!code) code = check_outputs(m, line);
@@ -464,7 +468,7 @@ static bool runs_something(const Line *line) {
   for (int i = 0; i < line->n; i++) {
     LineOption id = line->given[i].id;
     if (id == OPT_input || id == OPT_inputs || id == OPT_output || id == OPT_outputs || id == OPT_bench ||
-        id == OPT_profile || id == OPT_trace || id == OPT_steps)
+        id == OPT_profile || id == OPT_trace || id == OPT_steps || id == OPT_epochs)
       return true;
   }
   return false;
@@ -480,7 +484,7 @@ static int use(ApcModel *m, const Line *line) {
     ApcStatus status = apc_metrics(m, line_text(line, OPT_metrics));
     if (status) return stub_fail_model(m, status);
   }
-  if (line_last(line, OPT_steps)) {
+  if (line_trains(line)) {
     code = train(m, line);
     return !code && line_last(line, OPT_describe) ? describe(m, line) : code;
   }
@@ -504,7 +508,7 @@ static int open_and_use(const Line *line, ApcLaunch *launch, int timeout_ms) {
   ApcOptions o = {.weights = weights ? weights->value : NULL,
                   .timeout_ms = timeout_ms,
                   .launch = launch,
-                  .hands_on = line_last(line, OPT_steps) != NULL,
+                  .hands_on = line_trains(line),
                   .tune = tune ? tune->value : NULL};
   ApcModel *m;
   ApcStatus status = apc_load(NULL, &o, &m);
@@ -541,7 +545,7 @@ static int launch_options(const Line *line, ApcLaunchOptions *o) {
   if (threads) setenv("OMP_NUM_THREADS", threads->value, 1); /* for apc_launch */
   if (timeout && !milliseconds(timeout->value, &o->timeout_ms))
     return stub_fail(APC_USAGE, "--timeout %s: expected a time such as 60s or 500ms", timeout->value);
-  if (line_last(line, OPT_steps)) o->asked = stub_asked();
+  if (line_trains(line)) o->asked = stub_asked();
   o->rank = (int)r;
   o->stuck = end_stuck;
   o->world = (int)w;

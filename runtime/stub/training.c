@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "runtime/stub/line.h"
 #include "runtime/stub/stub.h"
+#include "runtime/train/dataset.h"
 
 /* Returns the last occurrence of an option; NULL if it was not given. */
 const Given *line_last(const Line *line, LineOption id) {
@@ -73,22 +74,49 @@ static int read_checkpoints(const Line *line, Training *t) {
   return 0;
 }
 
+/* Reads how data are read; --documents itself is read with the data. */
+static int read_data(const Line *line, Training *t) {
+  static const char *const names[] = LAST_BATCH_NAMES;
+  const char *last = line_text(line, OPT_last_batch), *end = line_text(line, OPT_document_end),
+             *readers = line_text(line, OPT_readers);
+  long token = -1, n = 1;
+  int k = 0;
+  while (last && k < 3 && strcmp(last, names[k]) != 0) k++;
+  if (k == 3) return stub_fail(APC_USAGE, "--last-batch %s: expected wrap, drop or pad", last);
+  if (end && !line_whole(end, 0, LONG_MAX, &token))
+    return stub_fail(APC_USAGE, "--document-end %s: expected the number of a token", end);
+  if (end && !line_last(line, OPT_documents))
+    return stub_fail(APC_USAGE,
+                     "--document-end needs --documents NAME=KIND: an input of the model that takes positions, segments "
+                     "or a mask, or its labels (--help lists the inputs)");
+  if (readers && !line_whole(readers, 0, 64, &n))
+    return stub_fail(APC_USAGE, "--readers %s: expected 0 to 64 threads", readers);
+  t->data.last = (LastBatch)k;
+  t->data.readers = t->eval.readers = (int)n;
+  t->data.document_end = t->eval.document_end = token;
+  return 0;
+}
+
 /* Reads all options of training except the data. */
 int stub_training(const Line *line, Training *t) {
   const char *bits = line_text(line, OPT_bits), *evals = line_text(line, OPT_evals);
-  const char *steps = line_text(line, OPT_steps), *shuffle = line_text(line, OPT_shuffle),
-             *skip = line_text(line, OPT_skip_nonfinite);
+  const char *steps = line_text(line, OPT_steps), *epochs = line_text(line, OPT_epochs),
+             *shuffle = line_text(line, OPT_shuffle), *skip = line_text(line, OPT_skip_nonfinite);
   long seed = 0;
   *t = (Training){.data = {.option = "--data", .shuffled = !shuffle || strcmp(shuffle, "none") != 0},
-                  .eval = {.option = "--eval"},
+                  .eval = {.option = "--eval", .last = LAST_DROP, .pads_if = true},
                   .save = line_text(line, OPT_save),
                   .checkpoint = line_text(line, OPT_checkpoint),
                   .resume = line_text(line, OPT_resume)};
-  if (!line_whole(steps, 1, LONG_MAX, &t->steps))
+  if (steps && epochs) return stub_fail(APC_USAGE, "--steps and --epochs are given; one of them ends the run");
+  if (steps && !line_whole(steps, 1, LONG_MAX, &t->steps))
     return stub_fail(APC_USAGE, "--steps %s: expected a positive number", steps);
+  if (epochs && !line_whole(epochs, 1, LONG_MAX, &t->epochs))
+    return stub_fail(APC_USAGE, "--epochs %s: expected a positive number", epochs);
   if (shuffle && t->data.shuffled && !line_whole(shuffle, 0, LONG_MAX, &seed))
     return stub_fail(APC_USAGE, "--shuffle %s: expected a number or none", shuffle);
   int code = read_checkpoints(line, t);
+  if (!code) code = read_data(line, t);
   if (code) return code;
   if (skip && !line_whole(skip, 0, LONG_MAX, &t->skip))
     return stub_fail(APC_USAGE, "--skip-nonfinite %s: expected a number", skip);
@@ -107,18 +135,22 @@ int stub_check_log(ApcModel *m, const Training *t, const char *log) {
   ApcStatus status = apc_may_write(m, log);
   if (status) return stub_fail_model(m, status);
   for (int i = 0; i < t->data.n + t->eval.n; i++) {
-    const char *text = i < t->data.n ? t->data.data[i] : t->eval.data[i - t->data.n], *at = strstr(text, "=@");
-    if (at && file_same(at + 2, log)) return stub_fail(APC_USAGE, "--log would write %s, which is read as data", log);
+    const char *text = i < t->data.n ? t->data.data[i] : t->eval.data[i - t->data.n];
+    const char *file = dataset_file(text, NULL, NULL);
+    if (file && file_same(file, log)) return stub_fail(APC_USAGE, "--log would write %s, which is read as data", log);
   }
   return 0;
 }
 
 /* Refuses options that need --steps. */
 int stub_needs_steps(const Line *line) {
-  static const LineOption of_training[] = {OPT_data,   OPT_eval,   OPT_evals,          OPT_bits,  OPT_shuffle,
-                                           OPT_save,   OPT_json,   OPT_checkpoint,     OPT_every, OPT_keep,
-                                           OPT_writes, OPT_resume, OPT_skip_nonfinite, OPT_log};
+  static const LineOption of_training[] = {OPT_data,   OPT_last_batch,     OPT_documents, OPT_document_end, OPT_readers,
+                                           OPT_eval,   OPT_evals,          OPT_bits,      OPT_shuffle,      OPT_save,
+                                           OPT_json,   OPT_checkpoint,     OPT_every,     OPT_keep,         OPT_writes,
+                                           OPT_resume, OPT_skip_nonfinite, OPT_log};
   for (size_t i = 0; i < sizeof of_training / sizeof *of_training; i++)
     if (line_last(line, of_training[i])) return stub_fail(APC_USAGE, "--%s needs --steps", line_name(of_training[i]));
   return 0;
 }
+
+bool line_trains(const Line *line) { return line_last(line, OPT_steps) || line_last(line, OPT_epochs); }

@@ -55,11 +55,16 @@ ApcStatus checkpoint_write(ApcModel *m, const char *dir, const CheckpointFacts *
   const DataSource *sources;
   int n = 0, of = 0;
   ApcStatus code = facts->data ? dataset_sources(m, facts->data, &sources, &n) : APC_OK;
-  const char **meta = ARENA_ARRAY(a, const char *, 2 * (n + 4));
+  const char **meta = ARENA_ARRAY(a, const char *, 2 * (n + 5));
   meta[of++] = "steps", meta[of++] = arena_printf(a, "%" PRId64, facts->steps);
   meta[of++] = "checkpoint", meta[of++] = format;
   meta[of++] = SAFETENSORS_SUMS, meta[of++] = "";
   if (!isnan(facts->eval_loss)) meta[of++] = "eval_loss", meta[of++] = arena_printf(a, "%.17g", facts->eval_loss);
+  if (facts->data) {
+    char *place = arena_alloc(a, ORDER_TEXT);
+    dataset_place(facts->data, place, ORDER_TEXT);
+    meta[of++] = "place", meta[of++] = place;
+  }
   for (int i = 0; i < n; i++) meta[of++] = key_of(a, &sources[i]), meta[of++] = sources[i].text;
   const char *path = path_in(a, dir);
   if (!code && w) code = host_write_begin(m, "states", path, meta, of / 2, w);
@@ -104,6 +109,20 @@ static bool same_content(const char *x, const char *y) {
   return a && b && strcmp(a, b) == 0;
 }
 
+/* Continues the data where the checkpoint was; files of earlier versions say only the steps. */
+static void continue_data(Arena *a, const Safetensors *s, int64_t steps, Dataset *data, const TrainWatch *w) {
+  char *other = arena_alloc(a, ORDER_TEXT);
+  const char *place = safetensors_meta(s, "place");
+  if (!data || !place) return;
+  if (!dataset_go_to(data, steps, place, other, ORDER_TEXT))
+    trainer_say(w, true,
+                "%s: the place in the data, '%.100s', is unknown; step %" PRId64
+                " takes the rows that it has in a new run",
+                s->path, place, steps + 1);
+  else if (*other)
+    trainer_say(w, true, "the data go on from their places in the checkpoint, but its run had %s", other + 2);
+}
+
 /* Warns about other data: the run continues, but not as an uninterrupted one would have. */
 static ApcStatus check_data(ApcModel *m, Arena *a, const Safetensors *s, Dataset *data, const TrainWatch *w) {
   const DataSource *sources;
@@ -135,6 +154,7 @@ ApcStatus checkpoint_read(ApcModel *m, const char *dir, int64_t *steps, Dataset 
   ApcStatus code = s ? read_steps(m, s, steps) : host_error(m, RT_BAD_INPUT, "%s: %s", file, first_of(diags));
   if (!code) code = check_sums(m, s, watch);
   if (!code) code = check_data(m, a, s, data, watch);
+  if (!code) continue_data(a, s, *steps, data, watch);
   ApcStatus status = code ? APC_OK : apc_read_entry(m, "restore", file);
   if (status) code = status;
   if (s) safetensors_close(s);

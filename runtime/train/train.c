@@ -8,6 +8,7 @@
  * skipped, the ranks save the values that a step changes before it, so that it can be undone.
  */
 #include <inttypes.h>
+#include <limits.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -17,6 +18,7 @@
 #include "base/file.h"
 #include "runtime/train/checkpoint_series.h"
 #include "runtime/train/dataset.h"
+#include "runtime/train/evaluation.h"
 #include "runtime/host/host.h"
 
 void trainer_say(const TrainWatch *w, bool warning, const char *format, ...) {
@@ -43,17 +45,6 @@ static double now_us(void) {
 enum { LOSS, GRAD_NORM, LR, RESULTS };
 static const char *const results[RESULTS] = {"loss", "grad_norm", "lr"};
 
-static ApcStatus read_result(ApcModel *m, const char *name, double *out) {
-  int rank;
-  int64_t dims[APC_MAX_RANK];
-  size_t bytes;
-  const void *data;
-  ApcStatus status = apc_output_shape(m, name, &rank, dims, &bytes);
-  if (!status) status = apc_output_data(m, name, &data);
-  if (!status) *out = bytes == sizeof(double) ? *(const double *)data : (double)*(const float *)data;
-  return status;
-}
-
 /* Returns x; a NaN without its sign. */
 static double plain(double x) { return isnan(x) ? (double)NAN : x; }
 
@@ -69,10 +60,9 @@ typedef struct Steps {
 
 /* Names the first of inputs, weights and results that is not finite.  The weights are those after the step: if only
  * gradients were not finite, these have spread to the weights. */
-static ApcStatus name_first(ApcModel *m, const Dataset *d, int64_t step, const double *values, char *text,
-                            size_t size) {
+static ApcStatus name_first(ApcModel *m, const Dataset *d, const double *values, char *text, size_t size) {
   const char *weight = NULL;
-  if (dataset_not_finite(d, step, text, size)) return APC_OK;
+  if (dataset_not_finite(d, text, size)) return APC_OK;
   ApcStatus status = isfinite(values[LOSS]) ? apc_not_finite(m, &weight) : APC_OK;
   if (weight) snprintf(text, size, "the gradient of '%s'", weight);
   else snprintf(text, size, "'%s'", results[isfinite(values[LOSS]) ? GRAD_NORM : LOSS]);
@@ -83,7 +73,7 @@ static ApcStatus name_first(ApcModel *m, const Dataset *d, int64_t step, const d
 static ApcStatus not_finite(ApcModel *m, const Training *t, const Dataset *d, Steps *s, const double *values) {
   char first[500], weight_before[300] = "";
   const char *weight = NULL;
-  ApcStatus status = name_first(m, d, s->made, values, first, sizeof first);
+  ApcStatus status = name_first(m, d, values, first, sizeof first);
   if (!status && t->skip) status = apc_back(m);
   if (!status && t->skip) status = apc_not_finite(m, &weight);
   if (status) return status;
@@ -113,7 +103,7 @@ static ApcStatus one_step(ApcModel *m, const Training *t, Dataset *d, Steps *s) 
   if (!status) status = apc_bind_input(m, "step", APC_I64, 0, NULL, &s->made);
   if (!status) status = apc_run(m, NULL);
   double us = now_us() - begin;
-  for (int i = 0; i < RESULTS && !status; i++) status = read_result(m, results[i], &values[i]);
+  for (int i = 0; i < RESULTS && !status; i++) status = trainer_result(m, results[i], &values[i]);
   if (status) return status;
   s->kept = !isfinite(values[LOSS]) || !isfinite(values[GRAD_NORM]);
   if (s->kept) return not_finite(m, t, d, s, values);
@@ -140,67 +130,12 @@ static ApcStatus check_entry(ApcModel *m) {
   return host_error(m, RT_USAGE, "--steps: this is not a training program; compile the model with --train LOSS");
 }
 
-/* ---- evaluation */
-
-/* Selects the step again, even after an error, which remains the model's. */
-static ApcStatus back_to(ApcModel *m, const char *entry, ApcStatus status) {
-  const RtError error = m->error;
-  ApcStatus selected = apc_select(m, entry);
-  if (status) m->error = error;
-  return status ? status : selected;
-}
-
-/* Computes the mean over all whole batches, each weighted by the count that its loss is a mean of. */
-static ApcStatus mean_loss(ApcModel *m, Dataset *d, int64_t batches, double *mean) {
-  double sum = 0, count = 0;
-  for (int64_t i = 0; i < batches; i++) {
-    double loss, weight;
-    ApcStatus status = dataset_bind(m, d, i);
-    if (!status) status = apc_run(m, NULL);
-    if (!status) status = read_result(m, "loss", &loss);
-    if (!status) status = read_result(m, "count", &weight);
-    if (status) return status;
-    if (weight > 0) sum += loss * weight, count += weight;
-  }
-  *mean = sum / count;
-  return count == 0 ? host_error(m, RT_BAD_INPUT, "--eval: all labels are ignored") : APC_OK;
-}
-
-static ApcStatus evaluate(ApcModel *m, const Training *t, Dataset *d, int64_t step, double *loss) {
-  double mean = NAN, begin = now_us();
-  const int64_t batches = dataset_rows(d) / dataset_batch(d);
-  const char *before = apc_entry_name(m, 0);
-  ApcStatus status = apc_select(m, "eval");
-  status = back_to(m, before, status ? status : mean_loss(m, d, batches, &mean));
-  if (status) return status;
-  if (!isfinite(mean))
-    return host_error(m, RT_FAILED, "eval after step %" PRId64 ": the loss is %g", step, plain(mean));
-  const EvalMade e = {step, batches * dataset_batch(d), mean, now_us() - begin};
-  metrics_eval(m->metrics, mean);
-  if (t->watch.eval) t->watch.eval(t->watch.context, &e);
-  *loss = mean;
-  return APC_OK;
-}
-
-static ApcStatus open_evaluation(ApcModel *m, const Training *t, Dataset **out) {
-  const char *before = apc_entry_name(m, 0);
-  ApcStatus status = apc_select(m, "eval");
-  status = back_to(m, before, status ? status : dataset_open(m, &t->eval, out));
-  if (status) return status;
-  int64_t rest = dataset_rows(*out) % dataset_batch(*out);
-  if (rest)
-    trainer_say(&t->watch, false,
-                "%" PRId64 " of %" PRId64 " rows are not evaluated: they do not fill a batch of %" PRId64, rest,
-                dataset_rows(*out), dataset_batch(*out));
-  return APC_OK;
-}
-
 /* ---- the loop */
 
 static ApcStatus apart_from(ApcModel *m, const char *save, const DataFiles *files) {
   for (int i = 0; i < files->n; i++) {
-    const char *at = strstr(files->data[i], "=@");
-    if (at && file_same(at + 2, save))
+    const char *file = dataset_file(files->data[i], NULL, NULL);
+    if (file && file_same(file, save))
       return host_error(m, RT_USAGE, "--save would write %s, which is read by %s", save, files->option);
   }
   return APC_OK;
@@ -226,14 +161,14 @@ static ApcStatus make_steps(ApcModel *m, const Training *t, Dataset *d, Dataset 
   while (*made < t->steps && !code && !is_asked(m, &t->watch)) {
     code = one_step(m, t, d, &s);
     if (!code && eval && t->evals && *made % t->evals == 0) {
-      code = evaluate(m, t, eval, evaluated = *made, &loss);
+      code = evaluation_make(m, t, eval, evaluated = *made, &loss);
       if (!code) series_evaluated(&series, loss);
     }
     if (!code) code = series_step(&series, *made);
   }
   const bool asked = *made < t->steps && is_asked(m, &t->watch), nothing = asked && *made == before;
   if (!code && eval && evaluated != *made && !asked) {
-    last = evaluate(m, t, eval, *made, &loss);
+    last = evaluation_make(m, t, eval, *made, &loss);
     if (!last) series_evaluated(&series, loss);
   }
   const RtError error = m->error; /* the trained states are written even if they could not be evaluated */
@@ -243,7 +178,22 @@ static ApcStatus make_steps(ApcModel *m, const Training *t, Dataset *d, Dataset 
   return last ? last : code;
 }
 
-ApcStatus trainer_run(ApcModel *m, const Training *t) {
+/* Turns epochs into steps. */
+static ApcStatus count_epochs(ApcModel *m, Training *t, const Dataset *d) {
+  const int64_t steps = dataset_steps(d);
+  if (!steps) return host_error(m, RT_USAGE, "--epochs: a mixture has no epochs of its own; give --steps");
+  if (t->epochs > LONG_MAX / steps) return host_error(m, RT_USAGE, "--epochs %ld: too many steps", t->epochs);
+  t->steps = t->epochs * (t->data.last == LAST_WRAP ? 0 : steps);
+  if (t->data.last == LAST_WRAP) {
+    const __int128 rows = (__int128)t->epochs * dataset_rows(d), b = dataset_batch(d);
+    t->steps = (long)((rows + b - 1) / b);
+  }
+  trainer_say(&t->watch, false, "%ld epoch%s of %" PRId64 " rows: %ld steps", t->epochs, t->epochs == 1 ? "" : "s",
+              dataset_rows(d), t->steps);
+  return APC_OK;
+}
+
+ApcStatus trainer_run(ApcModel *m, Training *t) {
   Dataset *d = NULL, *eval = NULL;
   const DataSource *sources;
   int64_t made = 0;
@@ -251,7 +201,8 @@ ApcStatus trainer_run(ApcModel *m, const Training *t) {
   ApcStatus code = check_entry(m);
   if (!code) code = dataset_open(m, &t->data, &d);
   if (!code && t->data.n == 0) code = host_error(m, RT_USAGE, "--steps needs data: --data NAME=@FILE.npy");
-  if (!code && t->eval.n) code = open_evaluation(m, t, &eval);
+  if (!code && t->epochs) code = count_epochs(m, t, d);
+  if (!code && t->eval.n) code = evaluation_open(m, t, &eval);
   if (!code) code = can_write(m, t);
   if (!code && t->checkpoint) code = dataset_sources(m, d, &sources, &n_sources); /* their identities at the start */
   if (!code && t->resume) code = checkpoint_read(m, t->resume, &made, d, &t->watch);
