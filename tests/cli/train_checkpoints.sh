@@ -123,6 +123,42 @@ if cc -D_GNU_SOURCE -shared -fPIC held.c -o held.so -ldl; then
   check "no part is left" [ "$(find failed -name '*.part' | wc -l)" -eq 0 ]
 fi
 
+# A checkpoint's folder is a source of weights: as files without the optimizer's states, in ONNX, for a run.
+expect 0 "" ./two --steps 5 $data --checkpoint made --keep 1 --save made.safetensors
+expect 0 "" "$apc" convert made of_folder.safetensors -q
+expect 0 "" "$apc" convert made/checkpoint-5.safetensors of_file.npz -q
+expect 0 "" "$apc" convert made.safetensors saved.npz -q
+check "the trained weights, and nothing else" /usr/bin/python3 - <<'P'
+import json, struct, numpy as np
+raw = open("of_folder.safetensors", "rb").read()
+n = struct.unpack("<Q", raw[:8])[0]
+head = {k: v for k, v in json.loads(raw[8:8 + n]).items() if k != "__metadata__"}
+a, b = dict(np.load("of_file.npz")), dict(np.load("saved.npz"))
+assert sorted(head) == sorted(a) == sorted(b) and len(a) == 8 and not any(":" in k for k in a), (sorted(head), sorted(b))
+for k, v in head.items():
+    x = np.frombuffer(raw[8 + n + v["data_offsets"][0]:8 + n + v["data_offsets"][1]], "f4").reshape(v["shape"])
+    assert np.array_equal(x, b[k]) and np.array_equal(a[k], b[k]), k
+P
+expect 0 "" "$apc" convert $mlp made.onnx -q --weights made
+expect 0 "" "$apc" convert $mlp saved.onnx -q --weights made.safetensors
+check "the same ONNX file" cmp made.onnx saved.onnx
+expect 0 "" "$apc" convert saved.onnx back.onnx -q --weights made
+expect 0 "" "$apc" convert back.onnx back.npz -q
+expect 0 "" "$apc" run $mlp -q --dim batch=8 --weights made --input x=random --outputs from_made.npz
+for model in "$mlp --weights made.safetensors" back.onnx; do
+  expect 0 "" "$apc" run $model -q --dim batch=8 --input x=random --expect from_made.npz --rtol 0
+done
+/usr/bin/python3 -c '
+import os
+raw = bytearray(open("made/checkpoint.safetensors", "rb").read())
+raw[-1] ^= 1
+os.mkdir("damaged"), open("damaged/checkpoint.safetensors", "wb").write(raw)'
+expect 1 "the checkpoint is damaged: '" "$apc" convert damaged no.safetensors -q
+expect 1 "the checkpoint is damaged: '" "$apc" convert saved.onnx no.onnx -q --weights damaged
+mkdir empty
+expect 2 "convert takes FILE.safetensors, or the folder of a checkpoint" "$apc" convert saved.onnx no.onnx -q --weights empty
+check "nothing was written" [ "$(find . -name 'no.*' | wc -l)" -eq 0 ]
+
 # What cannot be done is said before the first step.
 expect 2 "--keep needs --checkpoint DIR" ./two --steps 1 $data --keep 2
 expect 2 "--writes needs --checkpoint DIR" ./two --steps 1 $data --writes step
@@ -136,4 +172,4 @@ for every in 0 0s 10x m -3m 1e300h; do
 done
 check "nothing was made" test ! -e at
 }
-summary 65
+summary 80
