@@ -13,6 +13,7 @@
 #include "driver/ir_file.h"
 #include "driver/operators.h"
 #include "driver/packed.h"
+#include "driver/weight_files.h"
 #include "driver/weights.h"
 #include "frontend/onnx/import.h"
 #include "frontend/onnx/notes.h"
@@ -242,7 +243,7 @@ bool model_check_known(const ModelOptions *o, const Model *model) {
 }
 
 static bool import_onnx(const ModelOptions *o, OnnxFile *file, bool planned, Model *model) {
-  Safetensors *weights = o->weights ? safetensors_open(o->diags, o->weights) : NULL;
+  Safetensors *weights = o->weights ? safetensors_open(o->diags, driver_files_first(o->arena, o->weights)) : NULL;
   if (o->weights && !weights) return false;
   OnnxDim *list = ARENA_ARRAY(o->arena, OnnxDim, o->ndims);
   for (size_t i = 0; i < o->ndims; i++) list[i] = (OnnxDim){onnx_dim_name(o->arena, o->dims[i].name), o->dims[i].size};

@@ -197,15 +197,15 @@ static const Output *mapped_outputs(const Rewrite *r) {
   return outputs;
 }
 
-static bool add_loss(Rewrite *r, const TrainOptions *o, Loss *loss) {
+static bool add_loss(Rewrite *r, const TrainOptions *o, bool evaluates, Loss *loss) {
   r->b.prefix = "loss.";
-  bool ok = train_loss(&r->b, o->loss, r->old->outputs.n, mapped_outputs(r), loss);
+  bool ok = train_loss(&r->b, o->loss, r->old->outputs.n, mapped_outputs(r), evaluates, loss);
   r->b.prefix = NULL;
   return ok;
 }
 
-/* Adds entry `eval`, which computes the loss with the current weights, and the number of rows or labels it is averaged
- * over. */
+/* Adds entry `eval`, which computes the loss with the current weights, the number of rows or labels it is averaged
+ * over, and for classes the share of labels that are right. */
 static bool add_eval_entry(const TrainWeights *w, const Func *f) {
   Module *m = w->m;
   Diags *diags = w->diags;
@@ -213,12 +213,14 @@ static bool add_eval_entry(const TrainWeights *w, const Func *f) {
   TrainedList list = {0};
   Loss loss;
   WrittenList written = {0};
-  if (!copy_forward(&r, w, 0, &list, &written) || !add_loss(&r, w->o, &loss)) return false;
+  if (!copy_forward(&r, w, 0, &list, &written) || !add_loss(&r, w->o, true, &loss)) return false;
   if (written.n)
     return diag_error(diags, DIAG_train, (Loc){0}, "entry 'eval' writes '%s'; evaluation must not change states",
                       written.items[0].name);
   build_output(&r.b, "loss", loss.value, NULL);
   build_output(&r.b, "count", loss.count, NULL);
+  if (loss.accuracy) build_output(&r.b, "accuracy", loss.accuracy, NULL);
+  if (loss.entropy) build_output(&r.b, "entropy", loss.entropy, NULL);
   builder_end(&r.b);
   r.b.f->name = added[0];
   for (size_t i = 0; i < m->funcs.n; i++)
@@ -251,7 +253,7 @@ bool train_step(Module *m, const TrainOptions *o, Diags *diags) {
     if (f->ops.items[i].kind == OP_input && strcmp(op_str(&f->ops.items[i], AT_name), "step") == 0)
       return diag_error(diags, DIAG_train, (Loc){0}, "the model has an input 'step', which training adds");
   Val steps = build_input(&r.b, "step", type_get(m, DT_i64, 0, NULL));
-  if (!copy_forward(&r, &w, steps, &list, &written) || !add_loss(&r, o, &loss) ||
+  if (!copy_forward(&r, &w, steps, &list, &written) || !add_loss(&r, o, false, &loss) ||
       !train_backward(&r.b, &w, loss.value, &list))
     return false;
   drop_idle(&r, &list);

@@ -78,10 +78,14 @@ typedef struct TrainedList {
 typedef struct Loss {
   Val value;
   Val count; /* the number of labels or elements that the loss is averaged over; 1 for a loss of the model's own */
+  /* for evaluation, with labels that are classes; else 0 */
+  Val accuracy; /* the share of labels that count whose class has the largest logit */
+  Val entropy;  /* the mean cross-entropy, if the loss smooths the labels */
 } Loss;
 
-/* loss.c: builds the loss of the forward pass's outputs, and adds the input `labels`.  False after a diagnostic. */
-bool train_loss(Builder *b, const char *loss, size_t n, const Output *outputs, Loss *out);
+/* loss.c: builds the loss of the forward pass's outputs, and adds the input `labels`; `evaluates`: more than the loss
+ * is built.  False after a diagnostic. */
+bool train_loss(Builder *b, const char *loss, size_t n, const Output *outputs, bool evaluates, Loss *out);
 
 /* weights.c: how the weights of a model are trained: separately, tied to another, in part, or not at all. */
 typedef struct TrainWeights {

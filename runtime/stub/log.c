@@ -281,14 +281,23 @@ void stub_log_eval(StepLog *l, const EvalMade *e) {
   if (l->kind == LOG_EVENTS) {
     Bytes b = {.n = 0};
     put_value(&b, "eval/loss", e->loss);
+    if (isfinite(e->perplexity)) put_value(&b, "eval/perplexity", e->perplexity);
+    if (isfinite(e->accuracy)) put_value(&b, "eval/accuracy", e->accuracy);
     append_summary(l, e->step, &b);
     return;
   }
   const char *format = l->older             ? "%" PRId64 ",%.3f,,,,,,,,%.9g,%" PRId64 "\n"
                        : l->kind == LOG_CSV ? "%" PRId64 ",%.3f,,,,,,,,%.9g,%" PRId64 ",\n"
                                             : "{\"step\":%" PRId64
-                                              ",\"time\":%.3f,\"eval_loss\":%.9g,\"eval_rows\":%" PRId64 "}\n";
-  append(l, row, (size_t)snprintf(row, sizeof row, format, e->step, now(), e->loss, e->rows));
+                                              ",\"time\":%.3f,\"eval_loss\":%.9g,\"eval_rows\":%" PRId64;
+  size_t n = (size_t)snprintf(row, sizeof row, format, e->step, now(), e->loss, e->rows);
+  const bool lines = l->kind == LOG_JSONL;
+  if (lines && isfinite(e->perplexity))
+    n += (size_t)snprintf(row + n, sizeof row - n, ",\"eval_perplexity\":%.9g", e->perplexity);
+  if (lines && isfinite(e->accuracy))
+    n += (size_t)snprintf(row + n, sizeof row - n, ",\"eval_accuracy\":%.9g", e->accuracy);
+  if (lines) n += (size_t)snprintf(row + n, sizeof row - n, "}\n");
+  append(l, row, n);
 }
 
 void stub_log_close(StepLog *l) {

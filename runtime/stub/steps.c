@@ -98,13 +98,19 @@ static void print_step(void *context, const StepMade *s) {
 
 static void print_eval(void *context, const EvalMade *e) {
   Printing *p = context;
+  char more[120] = "";
+  int n = 0;
+  if (isfinite(e->perplexity))
+    n = snprintf(more, sizeof more, p->json ? ",\"eval_perplexity\":%.9g" : "  perplexity %.6g", e->perplexity);
+  if (isfinite(e->accuracy))
+    snprintf(more + n, sizeof more - (size_t)n, p->json ? ",\"eval_accuracy\":%.9g" : "  accuracy %.6g", e->accuracy);
   stub_log_eval(p->log, e);
   stub_progress_clear(&p->progress);
   if (p->json)
-    printf("{\"step\":%" PRId64 ",\"eval_loss\":%.9g,\"eval_rows\":%" PRId64 ",\"time_us\":%.1f}\n", e->step, e->loss,
-           e->rows, e->us);
+    printf("{\"step\":%" PRId64 ",\"eval_loss\":%.9g%s,\"eval_rows\":%" PRId64 ",\"time_us\":%.1f}\n", e->step, e->loss,
+           more, e->rows, e->us);
   else
-    printf("eval after step %" PRId64 "  loss %.6g  %" PRId64 " rows  %.1f ms\n", e->step, e->loss, e->rows,
+    printf("eval after step %" PRId64 "  loss %.6g%s  %" PRId64 " rows  %.1f ms\n", e->step, e->loss, more, e->rows,
            e->us * 1e-3);
   print_out();
 }

@@ -28,6 +28,7 @@ foreach(name
     named
     recompute
     zero
+    train_checkpoints
     train_data
     train_files
     train_mode
@@ -99,6 +100,8 @@ foreach(name kills renames)
   apc_test(NAME cli.${name}_long COMMAND /usr/bin/python3 ${CMAKE_CURRENT_LIST_DIR}/${name}.py ${CMAKE_BINARY_DIR}/apc 200)
 endforeach()
 
+# Data of training: mixtures, indexed tokens, epochs, documents.
+apc_test(NAME cli.train_sources COMMAND /usr/bin/python3 ${CMAKE_CURRENT_LIST_DIR}/train_sources.py ${CMAKE_BINARY_DIR}/apc)
 # A rank of a training run is killed, 20 times.
 apc_test(NAME cli.elastic COMMAND /usr/bin/python3 ${CMAKE_CURRENT_LIST_DIR}/elastic.py ${CMAKE_BINARY_DIR}/apc)
 apc_test(NAME cli.train_kills COMMAND /usr/bin/python3 ${CMAKE_CURRENT_LIST_DIR}/train_kills.py ${CMAKE_BINARY_DIR}/apc)
