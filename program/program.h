@@ -79,7 +79,7 @@
 #define PROGRAM_NONE UINT32_MAX
 
 enum {
-  PROGRAM_VERSION = 17,
+  PROGRAM_VERSION = 18,
   PROGRAM_PAGE = 4096,  /* alignment of embedded ranges in the image */
   PROGRAM_ALIGN = 64,   /* alignment of buffers and of their slots */
   PROGRAM_MAX_RANK = 8, /* dimensions of a tensor */
@@ -198,8 +198,9 @@ typedef struct ProgramBlob {
   uint64_t hash;   /* program_blob_hash of the file or range; 0: not recorded */
 } ProgramBlob;
 
-/* The kind of a weight: a constant buffer of the model, a weight that could be trained, one that bodies write. */
-typedef enum ProgramTraining { PARAM_FIXED, PARAM_TRAINABLE, PARAM_TRAINED } ProgramTraining;
+/* The kind of a weight: a constant buffer of the model; a weight that could be trained; one that is trained; a statistic
+ * of the data, which a step measures. */
+typedef enum ProgramTraining { PARAM_FIXED, PARAM_TRAINABLE, PARAM_TRAINED, PARAM_MEASURED } ProgramTraining;
 
 /* Rank r holds [interval[2d], interval[2d+1]) in each dimension d.  A weight that several stages use has one record per
  * stage, with the same name. */
@@ -213,7 +214,7 @@ typedef struct ProgramParam {
   uint32_t init;           /* ProgramInit */
   uint32_t blob;           /* blob: index, else NONE */
   uint32_t source_dtype;   /* blob: type in the file; converted if it differs from dtype */
-  uint32_t trainable;      /* ProgramTraining; a trained weight has its own buffer, and is loaded again on a reset */
+  uint32_t trainable;      /* ProgramTraining; one that bodies write has its own buffer, and is loaded again on a reset */
   ProgramList strides;     /* blob: per dimension, in elements; constant expressions, none negative */
   uint32_t origin;         /* view: name of the whole weight */
   uint32_t view;           /* blob: 1 if it is a view of a whole weight, else 0 */
@@ -223,6 +224,9 @@ typedef struct ProgramParam {
   uint64_t seed, stream;   /* normal, uniform */
   double value;            /* constant, normal, uniform */
 } ProgramParam;
+
+/* True if bodies write the weight. */
+static inline bool program_param_changes(const ProgramParam *w) { return w->trainable >= PARAM_TRAINED; }
 
 typedef struct ProgramState {
   uint32_t name;

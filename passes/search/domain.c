@@ -206,7 +206,7 @@ static Making making_of(const GraphInput *in, int class) {
   /* In stage 3 the weight itself is gathered: a program would begin to gather right after the cast, and the gathered
    * value would be live from there on. */
   k.form = in->shape->form[index] && in->zero - 1 != ZERO_AT_USE;
-  k.gradient = zero_is_gradient(k.op);
+  k.gradient = zero_places(k.op);
   return k;
 }
 
