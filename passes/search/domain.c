@@ -52,6 +52,7 @@ static bool pick_allowed(const Making *k, Pick p) {
   if (f->kind == FK_LINEAR) return shape_linear_is_useful(k->in->shape, k->op, f);
   /* The placement of a weight and its gradient does not depend on the meaning of their dimensions. */
   if (k->op->kind == OP_param || k->storage || k->form || k->gradient) return true;
+  if (k->op->phase == PH_step && op_is_contraction(k->op->kind)) return true; /* nor do products of an update */
   if (use->labels >> l & 1u) return true;
   if (l == LABEL_BATCH && use->batch_too)
     return !(op_is_contraction(k->op->kind) && labels_include(k->labels, k->rule, LABEL_EXPERT));

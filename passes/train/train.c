@@ -62,9 +62,14 @@ static Val copy_write(Rewrite *r, const Op *op, WrittenList *written) {
   return v;
 }
 
-static void write_statistics(Rewrite *r, const WrittenList *written) {
+/* A step that does not count (`finite`) leaves them, as its gradients may come from values that overflowed. */
+static void write_statistics(Rewrite *r, const WrittenList *written, Val finite) {
   r->b.phase = PH_step;
-  for (size_t i = 0; i < written->n; i++) build_write(&r->b, written->items[i].name, written->items[i].value);
+  for (size_t i = 0; i < written->n; i++) {
+    const Written *w = &written->items[i];
+    Val v = finite ? train_if_counts(&r->b, finite, w->value, build_read(&r->b, w->name)) : w->value;
+    build_write(&r->b, w->name, v);
+  }
   r->b.phase = PH_fwd;
 }
 
@@ -117,7 +122,7 @@ static void drop_idle(Rewrite *r, TrainedList *list) {
   list->n = n;
 }
 
-static const char *const added[] = {"eval", "weights", "states", "restore"};
+static const char *const added[] = {"eval", "weights", "states", "restore", "averages"};
 
 /* Finds the entry to train; *eval becomes the model's own entry for evaluation, NULL if it has none. */
 static Func *find_entry(Module *m, const Func **eval, Diags *diags) {
@@ -161,6 +166,25 @@ static void add_weights_entry(const TrainWeights *w) {
     const char *name = m->params.items[i].name, *from = train_stored(w, name);
     const State *s = from ? module_state(m, from) : NULL;
     if (from) build_output(&b, name, s && s->param ? build_read(&b, from) : build_param(&b, from), NULL);
+  }
+  builder_end(&b);
+}
+
+/* Adds entry `averages`, which returns what `weights` does, with the average of each trained weight in its place. */
+static void add_averages_entry(const TrainWeights *w) {
+  Module *m = w->m;
+  if (!(w->o->optimizer.ema > 0)) return;
+  Builder b = builder_new(m, module_func_add(m, "averages", 1), w->diags);
+  b.phase = PH_pre;
+  for (size_t i = 0; i < m->params.n; i++) {
+    const char *name = m->params.items[i].name, *from = train_stored(w, name);
+    if (!from) continue;
+    const char *average = arena_printf(m->arena, "%s:ema", from);
+    const State *s = module_state(m, from);
+    Val v = module_state(m, average) ? build_read(&b, average)
+            : s && s->param          ? build_read(&b, from)
+                                     : build_param(&b, from);
+    build_output(&b, name, v, NULL);
   }
   builder_end(&b);
 }
@@ -233,6 +257,7 @@ static bool add_eval_entry(const TrainWeights *w, const Func *f) {
 static bool add_entries(const TrainWeights *w, const Func *f) {
   if (!add_eval_entry(w, f)) return false;
   add_weights_entry(w);
+  add_averages_entry(w);
   add_states_entry(w->m, w->diags);
   add_restore_entry(w->m, w->diags);
   return true;
@@ -251,14 +276,15 @@ bool train_step(Module *m, const TrainOptions *o, Diags *diags) {
     if (f->ops.items[i].kind == OP_input && strcmp(op_str(&f->ops.items[i], AT_name), "step") == 0)
       return diag_error(diags, DIAG_train, (Loc){0}, "the model has an input 'step', which training adds");
   Val steps = build_input(&r.b, "step", type_get(m, DT_i64, 0, NULL));
+  Val scale = 0, finite = 0;
   if (!copy_forward(&r, &w, steps, &list, &written) || !add_loss(&r, o, &loss) ||
-      !train_backward(&r.b, &w, loss.value, &list))
+      (o->scaled && !train_scale(&r.b, &o->optimizer, &scale)) || !train_backward(&r.b, &w, loss.value, scale, &list))
     return false;
   drop_idle(&r, &list);
   if (!list.n) return diag_error(diags, DIAG_train, (Loc){0}, "the loss depends on no weight that is trained");
   build_output(&r.b, "loss", loss.value, NULL);
-  if (!train_update(&r.b, &o->optimizer, steps, &list)) return false;
-  write_statistics(&r, &written);
+  if (!train_update(&r.b, &o->optimizer, steps, scale, &list, &finite)) return false;
+  write_statistics(&r, &written, finite);
   builder_end(&r.b);
   for (size_t i = 0; i < m->funcs.n; i++)
     if (m->funcs.items[i] == f) m->funcs.items[i] = r.b.f;

@@ -72,7 +72,7 @@ bool train_is_trained(const TrainWeights *w, const Param *p) {
   if (!p->trainable || !dtype_is_float(p->type->dtype)) return false;
   TrainingWish wish = training_wish(w->o->rules, p->name);
   if (wish != TRAINING_UNSAID) return wish == TRAINING_TRAINED;
-  return (!o->train || fnmatch(o->train, p->name, 0) == 0) && (!o->freeze || fnmatch(o->freeze, p->name, 0) != 0);
+  return (!o->train || training_glob(o->train, p->name)) && !(o->freeze && training_glob(o->freeze, p->name));
 }
 
 /* ---- ties and parts */

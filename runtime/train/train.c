@@ -59,11 +59,28 @@ static double plain(double x) { return isnan(x) ? (double)NAN : x; }
 
 /* ---- steps that are not finite */
 
+/* The noise of the gradients (McCandlish et al., 2018, the simple noise scale): |G|^2 of the true gradient and the
+ * variance of one row's.  With a mean of earlier gradients the step measures g . mean, of which |G|^2 is the expected
+ * value; that of |g|^2 is |G|^2 + variance / rows.  Both are noisy, so their means over some steps are divided. */
+typedef struct Noise {
+  double square, agree; /* means over about 50 steps; NaN: none so far */
+} Noise;
+
+static double noise_of(Noise *n, double norm, double agree, int64_t rows) {
+  const double kept = 0.98;
+  if (!isfinite(agree)) return NAN;
+  n->square = isnan(n->square) ? norm * norm : kept * n->square + (1 - kept) * norm * norm;
+  n->agree = isnan(n->agree) ? agree : kept * n->agree + (1 - kept) * agree;
+  return n->agree > 0 && n->square > n->agree ? (double)rows * (n->square - n->agree) / n->agree : NAN;
+}
+
 /* State of the loop. */
 typedef struct Steps {
   int64_t made;
-  long skipped; /* in a row, up to the last one */
-  bool kept;    /* the ranks have saved the present values */
+  long skipped;          /* in a row, up to the last one */
+  bool kept;             /* the ranks have saved the present values */
+  bool scaled, measured; /* the step scales its loss; it measures the noise of its gradients */
+  Noise noise;
   double flops; /* model FLOPs of a step; all steps have the same sizes.  0: not computed yet */
 } Steps;
 
@@ -105,6 +122,31 @@ static ApcStatus not_finite(ApcModel *m, const Training *t, const Dataset *d, St
   return APC_OK;
 }
 
+/* A step whose gradients overflowed with the scale of its loss has changed nothing but that scale. */
+static ApcStatus overflowed(ApcModel *m, const Training *t, Steps *s, bool *is) {
+  const double least = 1e-12;
+  double skipped, scale;
+  ApcStatus status = read_result(m, "skipped", &skipped);
+  if (!status) status = read_result(m, "loss_scale", &scale);
+  *is = !status && skipped > 0;
+  if (!*is) return status;
+  if (scale < least)
+    return host_error(m, RT_FAILED, "step %" PRId64 ": the gradients are not finite with a loss scale of %g",
+                      s->made + 1, scale);
+  trainer_say(&t->watch, false, "step %" PRId64 " is skipped: its gradients overflow with a loss scale of %g; now %g",
+              s->made + 1, scale, scale / 2);
+  s->made++;
+  return APC_OK;
+}
+
+static ApcStatus measure(ApcModel *m, Steps *s, double norm, int64_t rows, double *noise) {
+  double agree;
+  *noise = NAN;
+  ApcStatus status = s->measured ? read_result(m, "grad_agree", &agree) : APC_OK;
+  if (!status && s->measured) *noise = noise_of(&s->noise, norm, agree, rows);
+  return status;
+}
+
 static ApcStatus one_step(ApcModel *m, const Training *t, Dataset *d, Steps *s) {
   double values[RESULTS], begin = now_us();
   ApcStatus code = dataset_bind(m, d, s->made);
@@ -115,28 +157,39 @@ static ApcStatus one_step(ApcModel *m, const Training *t, Dataset *d, Steps *s) 
   double us = now_us() - begin;
   for (int i = 0; i < RESULTS && !status; i++) status = read_result(m, results[i], &values[i]);
   if (status) return status;
+  bool skipped = false;
+  if (s->scaled && isfinite(values[LOSS])) status = overflowed(m, t, s, &skipped);
+  if (status || skipped) return s->kept = false, status;
   s->kept = !isfinite(values[LOSS]) || !isfinite(values[GRAD_NORM]);
   if (s->kept) return not_finite(m, t, d, s, values);
   s->skipped = 0;
+  double noise;
+  if ((status = measure(m, s, values[GRAD_NORM], dataset_batch(d), &noise))) return status;
   if (s->flops == 0) s->flops = program_flops(&m->artifact.program, m->ran_entry, m->symbols);
   const double mfu = s->flops / (us * 1e-6) / m->artifact.program.header->peak;
-  const StepMade step = {++s->made, values[LOSS],      values[GRAD_NORM], values[LR],
-                         us,        dataset_tokens(d), dataset_batch(d),  isfinite(mfu) ? mfu : NAN};
+  const StepMade step = {++s->made,        values[LOSS], values[GRAD_NORM],        values[LR], us, dataset_tokens(d),
+                         dataset_batch(d), noise,        isfinite(mfu) ? mfu : NAN};
   metrics_step(m->metrics, &(MetricsStep){step.step, step.loss, step.grad_norm, step.lr, us * 1e-6, step.samples,
                                           step.tokens, step.mfu});
   if (t->watch.step) t->watch.step(t->watch.context, &step);
   return APC_OK;
 }
 
+static bool has_output(ApcModel *m, const char *name) {
+  ApcTensorInfo info;
+  bool has = false;
+  for (int i = 0; i < apc_outputs(m); i++)
+    has |= apc_output_info(m, i, &info) == APC_OK && strcmp(info.name, name) == 0;
+  return has;
+}
+
 /* Checks that the selected entry is a training step. */
 static ApcStatus check_entry(ApcModel *m) {
   ApcTensorInfo info;
-  bool has_step = false, has_loss = false;
+  bool has_step = false;
   for (int i = 0; i < apc_inputs(m); i++)
     has_step |= apc_input_info(m, i, &info) == APC_OK && strcmp(info.name, "step") == 0;
-  for (int i = 0; i < apc_outputs(m); i++)
-    has_loss |= apc_output_info(m, i, &info) == APC_OK && strcmp(info.name, "loss") == 0;
-  if (has_step && has_loss) return APC_OK;
+  if (has_step && has_output(m, "loss")) return APC_OK;
   return host_error(m, RT_USAGE, "--steps: this is not a training program; compile the model with --train LOSS");
 }
 
@@ -205,9 +258,20 @@ static ApcStatus apart_from(ApcModel *m, const char *save, const DataFiles *file
   return APC_OK;
 }
 
+static ApcStatus has_averages(ApcModel *m) {
+  uint32_t entry;
+  if (host_find_entry(m, "averages", &entry) == RT_OK) return APC_OK;
+  m->error = (RtError){0};
+  return host_error(
+      m, RT_USAGE,
+      "--save-ema: the program keeps no averages; compile it with ema= in --optimizer, as adamw(ema=0.999)");
+}
+
 /* Checks the output files now, rather than after the steps. */
 static ApcStatus can_write(ApcModel *m, const Training *t) {
   ApcStatus code = t->save ? checkpoint_can_save(m, t->save) : 0;
+  if (!code && t->save_ema) code = has_averages(m);
+  if (!code && t->save_ema) code = checkpoint_can_save(m, t->save_ema);
   if (!code && t->save) code = apart_from(m, t->save, &t->data);
   if (!code && t->save) code = apart_from(m, t->save, &t->eval);
   return !code && t->checkpoint ? checkpoint_can_write(m, t->checkpoint) : code;
@@ -215,7 +279,8 @@ static ApcStatus can_write(ApcModel *m, const Training *t) {
 
 /* Makes the steps after `before`.  `eval`: NULL without --eval. */
 static ApcStatus make_steps(ApcModel *m, const Training *t, Dataset *d, Dataset *eval, int64_t before) {
-  Steps s = {.made = before};
+  Steps s = {.made = before, .noise = {NAN, NAN}};
+  s.scaled = has_output(m, "skipped"), s.measured = has_output(m, "grad_agree");
   const int64_t *made = &s.made;
   ApcStatus code = 0;
   int64_t written = t->resume ? *made : -1, evaluated = -1;
@@ -247,7 +312,8 @@ ApcStatus trainer_run(ApcModel *m, const Training *t) {
   if (!code && t->resume) code = checkpoint_read(m, t->resume, &made, d, &t->watch);
   if (!code && t->watch.begun) t->watch.begun(t->watch.context, made);
   if (!code) code = make_steps(m, t, d, eval, made);
-  if (!code && t->save) code = checkpoint_save(m, t->save);
+  if (!code && t->save) code = checkpoint_save(m, "weights", t->save);
+  if (!code && t->save_ema) code = checkpoint_save(m, "averages", t->save_ema);
   host_unbind(m, "step");
   dataset_close(m, d);
   dataset_close(m, eval);

@@ -30,6 +30,7 @@ typedef struct StepMade {
   double us;       /* its time in microseconds */
   int64_t tokens;  /* tokens that it took; 0 if the data are no sequences */
   int64_t samples; /* rows that it took */
+  double noise;    /* the noise scale of the gradients, in rows; NaN if it is not measured, or not known yet */
   double mfu;      /* share of the peak of all devices that its model FLOPs are; NaN if these are unknown */
 } StepMade;
 
@@ -53,7 +54,7 @@ typedef struct Training {
   long steps;                      /* ends after this number of steps, including those before a checkpoint */
   DataFiles data, eval;            /* eval: n 0 for none */
   long evals;                      /* steps between evaluations; 0: at the end */
-  const char *save;                /* file for the trained weights; NULL: none */
+  const char *save, *save_ema;     /* files for the trained weights and their averages; NULL: none */
   const char *checkpoint, *resume; /* folders; NULL: none */
   long every;                      /* steps between checkpoints; 0: at the end */
   long skip;                       /* limit of consecutive steps that may be undone because they are not finite */
