@@ -290,7 +290,8 @@ static uint32_t parts_in_time(const Module *m, const Layout *l) {
   return parts;
 }
 
-/* Adds the state of a trained weight or of a statistic: loaded as a weight, but into its own memory, which bodies write. */
+/* Adds the state of a trained weight or of a statistic: loaded as a weight, but into its own memory, which bodies
+ * write. */
 static bool trained_weight(Emitting *e, const State *s, const Op *op, const Layout *layout, const Type *local,
                            EmitKnown *k) {
   ProgramParam r;

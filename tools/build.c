@@ -258,7 +258,7 @@ static bool model_options(Tool *t, const char *path, ModelOptions *o) {
                       .seeded = option_given(given, OPT_seed),
                       .seed = option_int(given, OPT_seed, 0),
                       .batch = option_int(given, OPT_batch, 0),
-                      .floats = compute_storage(tool_compute(t)),
+                      .floats = t->computes_f32 ? (DType)0 : compute_storage(tool_compute(t)),
                       .print_after = option_text(given, OPT_print_after),
                       .times = t->times,
                       .checks = t->checks,
@@ -272,7 +272,8 @@ static bool model_options(Tool *t, const char *path, ModelOptions *o) {
   o->libraries = texts(t, OPT_op_library, &o->nlibraries);
   o->defines = defines(t, &o->ndefines);
   return o->dims && o->hints && tool_print_after_check(t->diags, o->print_after, NULL) &&
-         weights_file(t, &o->weights) && train_options(t, o) && input_values(t, o) && tool_weights_dtype(t, o);
+         weights_file(t, &o->weights) && train_options(t, o) && tool_lora(t, o) && input_values(t, o) &&
+         tool_weights_dtype(t, o);
 }
 
 bool tool_model(Tool *t, const char *path, Model *out) {

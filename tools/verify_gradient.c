@@ -317,7 +317,7 @@ static void check_whole(Check *c, const Optimizer *o, int i, double t, double sc
     double *have = numbers_of(c, interp_find(states, nstates, arena_printf(c->arena, "%s:%s", name, moments[k])), 1);
     if (have) *to[k] = have;
   }
-  update_whole(c->arena, o, name, t, &x);
+  formula_whole(c->arena, o, name, t, &x);
   for (int64_t e = 0; after && e < interp_elements(after); e++)
     note_update(c, name, after->cells[e].f, x.w[e],
                 fmax(fabs(x.w[e] - w->cells[e].f), 1e-7 * fabs(w->cells[e].f)) + 1e-9);
@@ -355,7 +355,7 @@ static void check_weight(Check *c, const Optimizer *o, int i, double t, double s
   for (int64_t e = 0; after[0] && e < interp_elements(after[0]); e++) {
     UpdateAt x = {before[0]->cells[e].f, c->gradients[i].tensor.cells[e].f, before[1] ? before[1]->cells[e].f : 0,
                   before[2] ? before[2]->cells[e].f : 0};
-    UpdateAt y = update_weight(o, name, t, scale, x);
+    UpdateAt y = formula_weight(o, name, t, scale, x);
     double moved = fabs(y.w - x.w);
     note_update(c, named[0], after[0]->cells[e].f, y.w, fmax(moved, 1e-7 * fabs(x.w)) + 1e-12);
     if (after[1]) note_update(c, named[1], after[1]->cells[e].f, y.m, moment_size(c, named[1], fabs(y.m) + 1e-9));
@@ -374,13 +374,13 @@ static bool check_update(Check *c, const Optimizer *o) {
   for (int i = 0; i < c->nweights; i++)
     for (int64_t k = 0; k < interp_elements(&c->gradients[i].tensor); k++)
       square += c->gradients[i].tensor.cells[k].f * c->gradients[i].tensor.cells[k].f;
-  double norm = sqrt(square), rate = update_rate(o, t);
+  double norm = sqrt(square), rate = formula_rate(o, t);
   note_update(c, "grad_norm", scalar(got.outputs, got.noutputs, "grad_norm"), norm, norm + 1e-9);
   note_update(c, "lr", scalar(got.outputs, got.noutputs, "lr"), rate, rate + 1e-12);
   for (int i = 0; i < c->nweights; i++) {
     if (c->apart[i]) continue;
-    bool whole = update_is_whole(o, c->weights[i].name, c->weights[i].tensor.rank);
-    (whole ? check_whole : check_weight)(c, o, i, t, update_scale(o, norm), n, states, &got);
+    bool whole = formula_is_whole(o, c->weights[i].name, c->weights[i].tensor.rank);
+    (whole ? check_whole : check_weight)(c, o, i, t, formula_scale(o, norm), n, states, &got);
     if (o->ema > 0) check_average(c, o, i, t, n, states, &got);
   }
   c->out->update_ok = c->out->update <= update_error;

@@ -50,7 +50,7 @@ static void orthogonalise(Arena *a, int steps, int64_t n, int64_t m, double *x) 
   }
 }
 
-bool update_is_whole(const Optimizer *o, const char *weight, int rank) {
+bool formula_is_whole(const Optimizer *o, const char *weight, int rank) {
   if (o->kind == OPTIMIZER_adafactor) return true;
   return o->kind == OPTIMIZER_muon && rank == 2 && !(o->adamw && training_glob(o->adamw, weight));
 }
@@ -105,8 +105,8 @@ static void adafactor(Arena *a, const Optimizer *o, double t, double rate, doubl
   for (int64_t i = 0; i < n; i++) x->w[i] = x->w[i] * (1 - rate * decay) - size * step / above * v[i];
 }
 
-void update_whole(Arena *a, const Optimizer *o, const char *weight, double t, const UpdateWhole *x) {
-  double rate = update_rate(o, t), decay = update_decays(o, weight) ? o->weight_decay : 0;
+void formula_whole(Arena *a, const Optimizer *o, const char *weight, double t, const UpdateWhole *x) {
+  double rate = formula_rate(o, t), decay = formula_decays(o, weight) ? o->weight_decay : 0;
   if (o->kind == OPTIMIZER_muon) muon(a, o, rate, decay, x);
   else adafactor(a, o, t, rate, decay, x);
 }

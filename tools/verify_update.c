@@ -17,7 +17,7 @@ static double one_cycle(const Optimizer *o, double t) {
   return last + (o->lr - last) / 2 * (1 + cos(M_PI * between((s - top) / (o->steps - 1 - top))));
 }
 
-double update_rate(const Optimizer *o, double t) {
+double formula_rate(const Optimizer *o, double t) {
   double rate = o->lr;
   if (strcmp(o->schedule, "one_cycle") == 0) return one_cycle(o, t);
   if (strcmp(o->schedule, "constant") != 0) {
@@ -29,15 +29,16 @@ double update_rate(const Optimizer *o, double t) {
   return o->warmup > 0 ? rate * fmin(1, t / o->warmup) : rate;
 }
 
-bool update_decays(const Optimizer *o, const char *weight) {
+bool formula_decays(const Optimizer *o, const char *weight) {
   if (o->no_decay && training_glob(o->no_decay, weight)) return false;
   return !o->decay || training_glob(o->decay, weight);
 }
 
-double update_scale(const Optimizer *o, double norm) { return o->clip > 0 ? fmin(1, o->clip / (norm + 1e-6)) : 1; }
+double formula_scale(const Optimizer *o, double norm) { return o->clip > 0 ? fmin(1, o->clip / (norm + 1e-6)) : 1; }
 
-UpdateAt update_weight(const Optimizer *o, const char *weight, double t, double scale, UpdateAt x) {
-  double decay = update_decays(o, weight) ? o->weight_decay : 0, rate = update_rate(o, t), g = scale * x.g, change = 0;
+UpdateAt formula_weight(const Optimizer *o, const char *weight, double t, double scale, UpdateAt x) {
+  double decay = formula_decays(o, weight) ? o->weight_decay : 0, rate = formula_rate(o, t), g = scale * x.g,
+         change = 0;
   switch (o->kind) {
     case OPTIMIZER_sgd:
       x.m = o->momentum * x.m + g + decay * x.w;
@@ -56,7 +57,7 @@ UpdateAt update_weight(const Optimizer *o, const char *weight, double t, double 
       x.m = o->beta2 * x.m + (1 - o->beta2) * g;
       break;
     }
-    case OPTIMIZER_adafactor: /* update_whole */
+    case OPTIMIZER_adafactor: /* formula_whole */
     case OPTIMIZERS: break;
   }
   x.w -= rate * change;

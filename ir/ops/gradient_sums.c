@@ -91,8 +91,8 @@ void gradient_norm(Gradient *g) {
 }
 
 /* dy (exp(x - max - log(sum(exp(x - max)))) - hit), where hit is 1 for the label.  The sum is computed again: a loss of
- * 1e9, of a row that masks only its label's class, has no bits for it, nor has a log-sum-exp of -1e9.  It is no softmax,
- * which would keep a value of the size of x if ranks share the classes (D48). */
+ * 1e9, of a row that masks only its label's class, has no bits for it, nor has a log-sum-exp of -1e9.  It is no
+ * softmax, which would keep a value of the size of x if ranks share the classes (D48). */
 void gradient_cross_entropy(Gradient *g) {
   Builder *b = g->b;
   Val x = g->op->in[0], label = g->op->in[1], dy = g->of_results[0];

@@ -122,7 +122,7 @@ static void drop_idle(Rewrite *r, TrainedList *list) {
   list->n = n;
 }
 
-static const char *const added[] = {"eval", "weights", "states", "restore", "averages"};
+static const char *const added[] = {"eval", "weights", "states", "restore", "averages", "adapter"};
 
 /* Finds the entry to train; *eval becomes the model's own entry for evaluation, NULL if it has none. */
 static Func *find_entry(Module *m, const Func **eval, Diags *diags) {
@@ -155,17 +155,26 @@ static Func *find_entry(Module *m, const Func **eval, Diags *diags) {
 
 /* ---- further entries */
 
+/* The weight, or its state if it is trained. */
+static Val current(Builder *b, const char *weight) {
+  const State *s = module_state(b->m, weight);
+  return s && s->param ? build_read(b, weight) : build_param(b, weight);
+}
+
 /* Adds entry `weights`, which returns all weights of the model file, also those that are not trained.  A weight that is
  * another one transposed is left out, and one that repeats a part is that part (frontend/onnx/import_ties.c reads
- * both). */
+ * both).  Adapters are added to their weights. */
 static void add_weights_entry(const TrainWeights *w) {
   Module *m = w->m;
   Builder b = builder_new(m, module_func_add(m, "weights", 1), w->diags);
   b.phase = PH_pre; /* independent of micro-batches */
   for (size_t i = 0; i < m->params.n; i++) {
     const char *name = m->params.items[i].name, *from = train_stored(w, name);
-    const State *s = from ? module_state(m, from) : NULL;
-    if (from) build_output(&b, name, s && s->param ? build_read(&b, from) : build_param(&b, from), NULL);
+    if (!from || lora_is_part(w->o->lora, name)) continue;
+    const LoraMade *adapter = lora_of(w->o->lora, name);
+    Val v = current(&b, from);
+    if (adapter) v = lora_merged(&b, adapter, v, current(&b, adapter->a), current(&b, adapter->b));
+    build_output(&b, name, v, NULL);
   }
   builder_end(&b);
 }
@@ -180,11 +189,7 @@ static void add_averages_entry(const TrainWeights *w) {
     const char *name = m->params.items[i].name, *from = train_stored(w, name);
     if (!from) continue;
     const char *average = arena_printf(m->arena, "%s:ema", from);
-    const State *s = module_state(m, from);
-    Val v = module_state(m, average) ? build_read(&b, average)
-            : s && s->param          ? build_read(&b, from)
-                                     : build_param(&b, from);
-    build_output(&b, name, v, NULL);
+    build_output(&b, name, module_state(m, average) ? build_read(&b, average) : current(&b, from), NULL);
   }
   builder_end(&b);
 }
@@ -258,6 +263,7 @@ static bool add_entries(const TrainWeights *w, const Func *f) {
   if (!add_eval_entry(w, f)) return false;
   add_weights_entry(w);
   add_averages_entry(w);
+  lora_entry(w->m, w->o->lora, w->diags);
   add_states_entry(w->m, w->diags);
   add_restore_entry(w->m, w->diags);
   return true;

@@ -8,6 +8,7 @@
 #define APC_PASSES_TRAIN_TRAIN_H
 
 #include "ir/training.h"
+#include "passes/train/lora.h"
 
 typedef enum OptimizerKind {
 #define OPTIMIZER(name, ...) OPTIMIZER_##name,
@@ -49,6 +50,7 @@ typedef struct TrainOptions {
   Optimizer optimizer;
   const TrainingRules *rules; /* the user's rules for weights; NULL if none */
   const TrainingFacts *facts; /* facts that the front end found about weights; NULL if none */
+  const LoraRules *lora;      /* the adapters that the model has; NULL if none */
   TrainReport *report;        /* filled; NULL if not needed */
 } TrainOptions;
 

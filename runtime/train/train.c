@@ -258,20 +258,24 @@ static ApcStatus apart_from(ApcModel *m, const char *save, const DataFiles *file
   return APC_OK;
 }
 
-static ApcStatus has_averages(ApcModel *m) {
-  uint32_t entry;
-  if (host_find_entry(m, "averages", &entry) == RT_OK) return APC_OK;
+/* Checks that the program has the entry that an option saves, and that its file can be written. */
+static ApcStatus can_save_of(ApcModel *m, const char *entry, const char *file, const char *missing) {
+  uint32_t found;
+  if (!file) return APC_OK;
+  if (host_find_entry(m, entry, &found) == RT_OK) return checkpoint_can_save(m, file);
   m->error = (RtError){0};
-  return host_error(
-      m, RT_USAGE,
-      "--save-ema: the program keeps no averages; compile it with ema= in --optimizer, as adamw(ema=0.999)");
+  return host_error(m, RT_USAGE, "%s", missing);
 }
 
 /* Checks the output files now, rather than after the steps. */
 static ApcStatus can_write(ApcModel *m, const Training *t) {
   ApcStatus code = t->save ? checkpoint_can_save(m, t->save) : 0;
-  if (!code && t->save_ema) code = has_averages(m);
-  if (!code && t->save_ema) code = checkpoint_can_save(m, t->save_ema);
+  if (!code)
+    code = can_save_of(
+        m, "averages", t->save_ema,
+        "--save-ema: the program keeps no averages; compile it with ema= in --optimizer, as adamw(ema=0.999)");
+  if (!code)
+    code = can_save_of(m, "adapter", t->save_lora, "--save-lora: the program has no adapters; compile it with --lora");
   if (!code && t->save) code = apart_from(m, t->save, &t->data);
   if (!code && t->save) code = apart_from(m, t->save, &t->eval);
   return !code && t->checkpoint ? checkpoint_can_write(m, t->checkpoint) : code;
@@ -314,6 +318,7 @@ ApcStatus trainer_run(ApcModel *m, const Training *t) {
   if (!code) code = make_steps(m, t, d, eval, made);
   if (!code && t->save) code = checkpoint_save(m, "weights", t->save);
   if (!code && t->save_ema) code = checkpoint_save(m, "averages", t->save_ema);
+  if (!code && t->save_lora) code = checkpoint_save(m, "adapter", t->save_lora);
   host_unbind(m, "step");
   dataset_close(m, d);
   dataset_close(m, eval);

@@ -51,13 +51,14 @@ typedef struct TrainWatch {
 } TrainWatch;
 
 typedef struct Training {
-  long steps;                      /* ends after this number of steps, including those before a checkpoint */
-  DataFiles data, eval;            /* eval: n 0 for none */
-  long evals;                      /* steps between evaluations; 0: at the end */
-  const char *save, *save_ema;     /* files for the trained weights and their averages; NULL: none */
-  const char *checkpoint, *resume; /* folders; NULL: none */
-  long every;                      /* steps between checkpoints; 0: at the end */
-  long skip;                       /* limit of consecutive steps that may be undone because they are not finite */
+  long steps;                       /* ends after this number of steps, including those before a checkpoint */
+  DataFiles data, eval;             /* eval: n 0 for none */
+  long evals;                       /* steps between evaluations; 0: at the end */
+  const char *save;                 /* file for the trained weights; NULL: none */
+  const char *save_ema, *save_lora; /* files for their averages, and for adapters alone; NULL: none */
+  const char *checkpoint, *resume;  /* folders; NULL: none */
+  long every;                       /* steps between checkpoints; 0: at the end */
+  long skip;                        /* limit of consecutive steps that may be undone because they are not finite */
   TrainWatch watch;
 } Training;
 

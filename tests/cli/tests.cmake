@@ -35,6 +35,7 @@ foreach(name
     train_models
     train_kinds
     train_masked
+    train_lora
     train_optimizers
     train_numbers
     train_ties

@@ -150,7 +150,11 @@ expect 0 "" "$apc" compile net.apc $train --optimizer 'adamw(lr=0.01)' --dtype f
 expect 0 "" "$apc" compile net.apc $train --optimizer 'adamw(lr=0.01)' -o single
 for p in half16 single; do ./$p --steps 12 $data --json 2>/dev/null >$p.out; losses $p.out >$p.txt; done
 check "f16 is near f32" near half16.txt single.txt 2e-3
-expect 0 "ok" "$apc" verify net.apc $train --dtype f16 --target cpux2 --pp 2 --micro-batches 2
+expect 0 "the first 4 steps in f16 against f32: losses" "$apc" verify net.apc $train --dtype f16 --target cpux2 --pp 2 --micro-batches 2
+expect 0 "" "$apc" verify net.apc $train --dtype bf16 --target cpux2 --dp 2 --json
+expect_json "d['first_steps']['steps'] == 4 and 1e-6 < d['first_steps']['loss_relative'] < 1e-2 and 0 < d['first_steps']['weights_rel_l2'] < 1e-2"
+expect 0 "" "$apc" verify net.apc $train --target cpux2 --dp 2 --json
+expect_json "d['first_steps'] is None"
 }
 
 # The noise of gradients: rows with variance 1 around 1, and a weight of 0.5, have the noise scale 1 / 0.25.
@@ -174,4 +178,4 @@ refuse "muon(lr=0)" "lr must be above 0"
 refuse "sgd(noise=yes)" "needs the mean gradient of adamw, lion or muon"
 refuse "adamw(moments=f16)" "moments must be one of: f32 bf16 bf16_random"
 refuse "adamw(d=2)" "this optimizer has no setting 'd'"
-summary 92
+summary 96
