@@ -222,12 +222,31 @@ static bool rewrite(const Lora *w, const Func *f) {
   return true;
 }
 
+/* Names the weights of some products. */
+static void help_weights(const Lora *w) {
+  enum { SHOWN = 6 };
+  const char *names[SHOWN];
+  int n = 0;
+  for (size_t k = 0; k < w->m->funcs.n; k++)
+    for (size_t i = 0; i < w->m->funcs.items[k]->ops.n && n < SHOWN; i++) {
+      Product p = {0};
+      if (!product_of(w->m->funcs.items[k], &w->m->funcs.items[k]->ops.items[i], &p)) continue;
+      bool known = false;
+      for (int j = 0; j < n; j++) known |= strcmp(names[j], p.weight) == 0;
+      if (!known) names[n++] = p.weight;
+    }
+  Text t = {.arena = w->m->arena};
+  for (int j = 0; j < n; j++) text_printf(&t, "%s\"%s\"", j ? ", " : "", names[j]);
+  if (n) diag_help(w->diags, "weights of products: %s%s", text_str(&t), n == SHOWN ? " .." : "");
+}
+
 static bool all_met(const Lora *w) {
   bool ok = true;
   for (size_t i = 0; i < w->l->rules.n; i++)
     if (!w->met[i])
       ok = diag_error(w->diags, DIAG_usage_value, (Loc){0}, "--lora %s: no product has a weight of that name",
                       w->l->rules.items[i].glob);
+  if (!ok) help_weights(w);
   return ok;
 }
 

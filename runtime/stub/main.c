@@ -494,9 +494,9 @@ static int train(ApcModel *m, const Line *line) {
 
 /* Refuses options that need --steps. */
 static int check_training(const Line *line) {
-  static const OptionId of_training[] = {OPT_data,           OPT_eval, OPT_evals,      OPT_bits,  OPT_shuffle,
-                                         OPT_save,           OPT_json, OPT_checkpoint, OPT_every, OPT_resume,
-                                         OPT_skip_nonfinite, OPT_log,  OPT_save_ema, OPT_save_lora};
+  static const OptionId of_training[] = {OPT_data,           OPT_eval, OPT_evals,      OPT_bits,     OPT_shuffle,
+                                         OPT_save,           OPT_json, OPT_checkpoint, OPT_every,    OPT_resume,
+                                         OPT_skip_nonfinite, OPT_log,  OPT_save_ema,   OPT_save_lora};
   for (size_t i = 0; i < sizeof of_training / sizeof *of_training; i++)
     if (last(line, of_training[i])) return stub_fail(APC_USAGE, "--%s needs --steps", options[of_training[i]].name);
   return 0;

@@ -105,6 +105,7 @@ assert first < fresh - .05 and own.read("more.safetensors").keys() == own.read("
 # shellcheck disable=SC2086
 {
 expect 2 "no product has a weight of that name" "$apc" plan net.apc $train --lora 'x*:rank=2'
+expect_err 'weights of products: "wq", "wo", "c"'
 expect 2 "no product has a weight of that name" "$apc" plan net.apc $train --lora 'b:rank=2'
 expect 2 "expected GLOB:rank=N,alpha=X or FILE.safetensors" "$apc" plan net.apc $train --lora 'wq'
 expect 2 "the rank must be a whole number" "$apc" plan net.apc $train --lora 'wq:rank=2.5'
@@ -114,4 +115,4 @@ expect 2 "the file has no lora_scale" "$apc" plan net.apc $train --lora peft.saf
 expect 1 "the adapter of 'c' does not fit the weight" "$apc" plan net.apc $train --lora bad.safetensors
 expect 2 "the program has no adapters" ./base --steps 1 $data --save-lora a.safetensors
 }
-summary 44
+summary 45
