@@ -396,12 +396,13 @@ void model_free(Model *model) {
 }
 
 bool model_train(const ModelOptions *o, Model *model) {
-  if (!o->train) return true;
-  TrainOptions train = *o->train;
-  train.facts = &model->facts;
-  PassOptions options = {.train = &train, .verify = true};
+  if (!o->train && !o->lora) return true;
+  TrainOptions train = {0};
+  if (o->train) train = *o->train;
+  train.facts = &model->facts, train.lora = o->lora;
+  PassOptions options = {.train = o->train ? &train : NULL, .lora = o->lora, .verify = true};
   model->nentries = 0;
-  return pipeline_run(model->m, "inline,train", &options, o->diags) && find_entries(o, model);
+  return pipeline_run(model->m, "inline,lora,train", &options, o->diags) && find_entries(o, model);
 }
 
 /* Reports the weights that could be trained and are not, by reason. */
@@ -434,9 +435,10 @@ bool model_passes(const ModelOptions *o, Model *model, const DeviceTraits *devic
   TrainReport report = {0};
   TrainOptions train = {0};
   if (o->train) train = *o->train;
-  train.facts = &model->facts, train.report = &report;
+  train.facts = &model->facts, train.report = &report, train.lora = o->lora;
   PassOptions options = {.device = device,
                          .train = o->train ? &train : NULL,
+                         .lora = o->lora,
                          .floats = o->floats,
                          .print_after = o->print_after,
                          .verify = o->checks != NULL,

@@ -7,7 +7,8 @@
  *   NAME           an output of the model, a float scalar
  *
  * With label smoothing s the target is 1 - s of the label plus s / classes of every class (the label included), so the
- * loss is (1 - s) cross-entropy + s (log-sum-exp - mean of the logits).  The cross-entropy of a label that is no class
+ * loss is (1 - s) cross-entropy + s (log-sum-exp - mean of the logits).  z_loss=z adds z log-sum-exp^2, which keeps it
+ * near 0 (Chowdhery et al., 2022).  The cross-entropy of a label that is no class
  * is the log-sum-exp.
  *
  * The computation is in f32 or wider.  If all labels are ignored, the loss is 0 / 0 = NaN.
@@ -90,10 +91,14 @@ static Loss cross_entropy(Builder *b, Val logits, const LossOptions *o, bool eva
   Val label = select(b, kept, labels, number(b, labels, 0));
   Val each = entropy_of(b, x, label), count, entropy = 0;
   Loss loss;
-  if (evaluates && o->label_smoothing > 0) entropy = select(b, kept, each, number(b, each, 0));
+  if (evaluates && (o->label_smoothing > 0 || o->z_loss > 0)) entropy = select(b, kept, each, number(b, each, 0));
   if (o->label_smoothing > 0)
     each = build_binary(b, OP_add, weighted(b, each, 1 - o->label_smoothing),
                         weighted(b, evenly(b, x, labels), o->label_smoothing));
+  if (o->z_loss > 0) {
+    Val all = entropy_of(b, x, number(b, labels, -1));
+    each = build_binary(b, OP_add, each, weighted(b, build_binary(b, OP_mul, all, all), o->z_loss));
+  }
   Val counted = select(b, kept, each, number(b, each, 0));
   count = count_kept(b, labels, o->ignore, type_of(b->f, x)->dtype);
   loss = total_over(b, counted, count);

@@ -232,7 +232,7 @@ RtStatus exec_each_trained(Executor *e, TrainedVisit *visit, void *context, RtEr
   for (uint32_t i = 0; i < p->n_params && !status; i++) {
     const ProgramParam *t = &p->params[i];
     int64_t lo[PROGRAM_MAX_RANK], extent[PROGRAM_MAX_RANK];
-    if (t->stage != e->stage || t->trainable != PARAM_TRAINED) continue;
+    if (t->stage != e->stage || !program_param_changes(t)) continue;
     part_of(p, t, values, lo, extent);
     TrainedPart part = {i, lo, extent, (char *)(uintptr_t)e->mapped[t->buffer], part_bytes(t, extent)};
     status = visit(e, &part, context, error);

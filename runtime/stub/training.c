@@ -120,6 +120,8 @@ int stub_training(const Line *line, Training *t) {
   *t = (Training){.data = {.option = "--data", .shuffled = !shuffle || strcmp(shuffle, "none") != 0},
                   .eval = {.option = "--eval", .last = LAST_DROP, .pads_if = true},
                   .save = line_text(line, OPT_save),
+                  .save_ema = line_text(line, OPT_save_ema),
+                  .save_lora = line_text(line, OPT_save_lora),
                   .checkpoint = line_text(line, OPT_checkpoint),
                   .resume = line_text(line, OPT_resume)};
   if (steps && epochs) return stub_fail(APC_USAGE, "--steps and --epochs are given; one of them ends the run");
@@ -159,10 +161,10 @@ int stub_check_log(ApcModel *m, const Training *t, const char *log) {
 
 /* Refuses options that need --steps. */
 int stub_needs_steps(const Line *line) {
-  static const LineOption of_training[] = {OPT_data,   OPT_last_batch,     OPT_documents, OPT_document_end, OPT_readers,
-                                           OPT_eval,   OPT_evals,          OPT_bits,      OPT_shuffle,      OPT_save,
-                                           OPT_json,   OPT_checkpoint,     OPT_every,     OPT_keep,         OPT_writes,
-                                           OPT_resume, OPT_skip_nonfinite, OPT_log,       OPT_elastic};
+  static const LineOption of_training[] = {
+      OPT_data,   OPT_last_batch, OPT_documents,      OPT_document_end, OPT_readers,    OPT_eval,     OPT_evals,
+      OPT_bits,   OPT_shuffle,    OPT_save,           OPT_json,         OPT_checkpoint, OPT_every,    OPT_keep,
+      OPT_writes, OPT_resume,     OPT_skip_nonfinite, OPT_log,          OPT_elastic,    OPT_save_ema, OPT_save_lora};
   for (size_t i = 0; i < sizeof of_training / sizeof *of_training; i++)
     if (line_last(line, of_training[i])) return stub_fail(APC_USAGE, "--%s needs --steps", line_name(of_training[i]));
   return 0;

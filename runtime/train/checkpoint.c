@@ -105,9 +105,8 @@ ApcStatus checkpoint_write_end(ApcModel *m, const char *dir, HostWrite *w) {
   return code;
 }
 
-ApcStatus checkpoint_save(ApcModel *m, const char *file) {
-  ApcStatus status = apc_write_entry(m, "weights", file, NULL, 0);
-  return status;
+ApcStatus checkpoint_save(ApcModel *m, const char *entry, const char *file) {
+  return apc_write_entry(m, entry, file, NULL, 0);
 }
 
 /* ---- reading */

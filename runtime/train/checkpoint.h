@@ -37,7 +37,7 @@ ApcStatus checkpoint_write_end(ApcModel *m, const char *dir, HostWrite *w);
  * checksums, and reports the check.  Warns if the data differ from those of the checkpoint; data NULL: unknown. */
 ApcStatus checkpoint_read(ApcModel *m, const char *dir, int64_t *steps, Dataset *data, const TrainWatch *watch);
 
-/* Writes the trained weights to a safetensors file. */
-ApcStatus checkpoint_save(ApcModel *m, const char *file);
+/* Writes what the entry returns to a safetensors file: `weights`, or their `averages`. */
+ApcStatus checkpoint_save(ApcModel *m, const char *entry, const char *file);
 
 #endif

@@ -32,7 +32,7 @@ typedef struct Sums {
   bool has_entropy, has_accuracy; /* the entry has such an output */
 } Sums;
 
-static bool has_output(ApcModel *m, const char *name) {
+bool trainer_has_output(ApcModel *m, const char *name) {
   ApcTensorInfo info;
   for (int i = 0; i < apc_outputs(m); i++)
     if (apc_output_info(m, i, &info) == APC_OK && strcmp(info.name, name) == 0) return true;
@@ -54,7 +54,7 @@ static ApcStatus add_batch(ApcModel *m, Dataset *d, int64_t i, Sums *s) {
 
 static ApcStatus add_batches(ApcModel *m, Dataset *d, Sums *s) {
   ApcStatus status = APC_OK;
-  s->has_entropy = has_output(m, "entropy"), s->has_accuracy = has_output(m, "accuracy");
+  s->has_entropy = trainer_has_output(m, "entropy"), s->has_accuracy = trainer_has_output(m, "accuracy");
   for (int64_t i = 0; i < dataset_steps(d) && !status; i++) status = add_batch(m, d, i, s);
   if (!status && s->count == 0) status = host_error(m, RT_BAD_INPUT, "--eval: all labels are ignored");
   return status;

@@ -52,14 +52,31 @@ static double plain(double x) { return isnan(x) ? (double)NAN : x; }
 
 /* ---- steps that are not finite */
 
+/* The noise of the gradients (McCandlish et al., 2018, the simple noise scale): |G|^2 of the true gradient and the
+ * variance of one row's.  With a mean of earlier gradients the step measures g . mean, of which |G|^2 is the expected
+ * value; that of |g|^2 is |G|^2 + variance / rows.  Both are noisy, so their means over some steps are divided. */
+typedef struct Noise {
+  double square, agree; /* means over about 50 steps; NaN: none so far */
+} Noise;
+
+static double noise_of(Noise *n, double norm, double agree, int64_t rows) {
+  const double kept = 0.98;
+  if (!isfinite(agree)) return NAN;
+  n->square = isnan(n->square) ? norm * norm : kept * n->square + (1 - kept) * norm * norm;
+  n->agree = isnan(n->agree) ? agree : kept * n->agree + (1 - kept) * agree;
+  return n->agree > 0 && n->square > n->agree ? (double)rows * (n->square - n->agree) / n->agree : NAN;
+}
+
 /* State of the loop. */
 typedef struct Steps {
   int64_t made;
-  long skipped; /* in a row, up to the last one */
-  bool kept;    /* the ranks have saved the present values */
-  bool untold;  /* `last` was made, and the observer does not know yet */
+  long skipped;          /* in a row, up to the last one */
+  bool kept;             /* the ranks have saved the present values */
+  bool scaled, measured; /* the step scales its loss; it measures the noise of its gradients */
+  bool untold;           /* `last` was made, and the observer does not know yet */
   StepMade last;
-  double flops; /* model FLOPs of a step; all steps have the same sizes.  0: not computed yet */
+  Noise noise, before; /* `before`: the last step */
+  double flops;        /* model FLOPs of a step; all steps have the same sizes.  0: not computed yet */
 } Steps;
 
 /* Names the first of inputs, weights and results that is not finite.  The weights are those after the step: if only
@@ -109,6 +126,31 @@ static void tell_step(ApcModel *m, const Training *t, Steps *s) {
   if (t->watch.step) t->watch.step(t->watch.context, x);
 }
 
+/* A step whose gradients overflowed with the scale of its loss has changed nothing but that scale. */
+static ApcStatus overflowed(ApcModel *m, const Training *t, Steps *s, bool *is) {
+  const double least = 1e-12;
+  double skipped, scale;
+  ApcStatus status = trainer_result(m, "skipped", &skipped);
+  if (!status) status = trainer_result(m, "loss_scale", &scale);
+  *is = !status && skipped > 0;
+  if (!*is) return status;
+  if (scale < least)
+    return host_error(m, RT_FAILED, "step %" PRId64 ": the gradients are not finite with a loss scale of %g",
+                      s->made + 1, scale);
+  trainer_say(&t->watch, false, "step %" PRId64 " is skipped: its gradients overflow with a loss scale of %g; now %g",
+              s->made + 1, scale, scale / 2);
+  s->made++;
+  return APC_OK;
+}
+
+static ApcStatus measure(ApcModel *m, Steps *s, double norm, int64_t rows, double *noise) {
+  double agree;
+  *noise = NAN, s->before = s->noise;
+  ApcStatus status = s->measured ? trainer_result(m, "grad_agree", &agree) : APC_OK;
+  if (!status && s->measured) *noise = noise_of(&s->noise, norm, agree, rows);
+  return status;
+}
+
 static ApcStatus one_step(ApcModel *m, const Training *t, Dataset *d, Steps *s) {
   double values[RESULTS], begin = now_us();
   ApcStatus code = dataset_bind(m, d, s->made);
@@ -119,26 +161,28 @@ static ApcStatus one_step(ApcModel *m, const Training *t, Dataset *d, Steps *s) 
   double us = now_us() - begin;
   for (int i = 0; i < RESULTS && !status; i++) status = trainer_result(m, results[i], &values[i]);
   if (status) return status;
+  bool skipped = false;
+  if (s->scaled && isfinite(values[LOSS])) status = overflowed(m, t, s, &skipped);
+  if (status || skipped) return s->kept = false, status;
   s->kept = !isfinite(values[LOSS]) || !isfinite(values[GRAD_NORM]);
   if (s->kept) return not_finite(m, t, d, s, values);
   s->skipped = 0;
+  double noise;
+  if ((status = measure(m, s, values[GRAD_NORM], dataset_batch(d), &noise))) return status;
   if (s->flops == 0) s->flops = program_flops(&m->artifact.program, m->ran_entry, m->symbols);
   const double mfu = s->flops / (us * 1e-6) / m->artifact.program.header->peak;
-  s->last = (StepMade){++s->made, values[LOSS],      values[GRAD_NORM], values[LR],
-                       us,        dataset_tokens(d), dataset_batch(d),  isfinite(mfu) ? mfu : NAN};
+  s->last = (StepMade){++s->made,        values[LOSS], values[GRAD_NORM],        values[LR], us, dataset_tokens(d),
+                       dataset_batch(d), noise,        isfinite(mfu) ? mfu : NAN};
   s->untold = true;
   return APC_OK;
 }
-
 /* Checks that the selected entry is a training step. */
 static ApcStatus check_entry(ApcModel *m) {
   ApcTensorInfo info;
-  bool has_step = false, has_loss = false;
+  bool has_step = false;
   for (int i = 0; i < apc_inputs(m); i++)
     has_step |= apc_input_info(m, i, &info) == APC_OK && strcmp(info.name, "step") == 0;
-  for (int i = 0; i < apc_outputs(m); i++)
-    has_loss |= apc_output_info(m, i, &info) == APC_OK && strcmp(info.name, "loss") == 0;
-  if (has_step && has_loss) return APC_OK;
+  if (has_step && trainer_has_output(m, "loss")) return APC_OK;
   return host_error(m, RT_USAGE, "--steps: this is not a training program; compile the model with --train LOSS");
 }
 
@@ -153,9 +197,24 @@ static ApcStatus apart_from(ApcModel *m, const char *save, const DataFiles *file
   return APC_OK;
 }
 
+/* Checks that the program has the entry that an option saves, and that its file can be written. */
+static ApcStatus can_save_of(ApcModel *m, const char *entry, const char *file, const char *missing) {
+  uint32_t found;
+  if (!file) return APC_OK;
+  if (host_find_entry(m, entry, &found) == RT_OK) return checkpoint_can_save(m, file);
+  m->error = (RtError){0};
+  return host_error(m, RT_USAGE, "%s", missing);
+}
+
 /* Checks the output files now, rather than after the steps. */
 static ApcStatus can_write(ApcModel *m, const Training *t) {
   ApcStatus code = t->save ? checkpoint_can_save(m, t->save) : 0;
+  if (!code)
+    code = can_save_of(
+        m, "averages", t->save_ema,
+        "--save-ema: the program keeps no averages; compile it with ema= in --optimizer, as adamw(ema=0.999)");
+  if (!code)
+    code = can_save_of(m, "adapter", t->save_lora, "--save-lora: the program has no adapters; compile it with --lora");
   if (!code && t->save) code = apart_from(m, t->save, &t->data);
   if (!code && t->save) code = apart_from(m, t->save, &t->eval);
   return !code && t->checkpoint ? series_can_write(m, t) : code;
@@ -177,6 +236,7 @@ static ApcStatus recover(Run *r, ApcStatus code) {
   if (!code || !r->elastic) return code;
   code = elastic_recover(r->elastic, code, r->d, &r->s.made);
   if (!code) dataset_back(r->d, r->s.made);
+  if (r->s.untold) r->s.noise = r->s.before;
   r->s.kept = r->s.untold = false;
   return code;
 }
@@ -247,7 +307,9 @@ static ApcStatus step_and_boundary(Run *r) {
 static ApcStatus make_steps(Run *r, int64_t before) {
   const Training *t = r->t;
   const int64_t *made = &r->s.made;
-  r->s.made = before, r->evaluated = -1;
+  r->s = (Steps){.made = before, .noise = {NAN, NAN}};
+  r->s.scaled = trainer_has_output(r->m, "skipped"), r->s.measured = trainer_has_output(r->m, "grad_agree");
+  r->evaluated = -1;
   ApcStatus last = APC_OK, code = series_begin(&r->series, r->m, t, r->d, before);
   while (*made < t->steps && !code && !r->m->regroup && !is_asked(r->m, &t->watch)) code = step_and_boundary(r);
   if (r->m->regroup) return code; /* with a whole checkpoint */
@@ -275,10 +337,10 @@ static ApcStatus begin_elastic(Run *r) {
   return APC_OK;
 }
 
-/* Writes the weights, again if ranks are lost meanwhile. */
-static ApcStatus save(Run *r) {
-  ApcStatus code;
-  while ((code = checkpoint_save(r->m, r->t->save)))
+/* Writes what the entry returns, again if ranks are lost meanwhile; file NULL: nothing. */
+static ApcStatus save(Run *r, const char *entry, const char *file) {
+  ApcStatus code = APC_OK;
+  while (file && (code = checkpoint_save(r->m, entry, file)))
     if ((code = recover(r, code))) break;
   return code;
 }
@@ -316,7 +378,9 @@ ApcStatus trainer_run(ApcModel *m, Training *t) {
   if (!code && t->resume) code = recover(&run, checkpoint_read(m, t->resume, &made, d, &t->watch));
   if (!code && t->watch.begun) t->watch.begun(t->watch.context, made);
   if (!code) code = make_steps(&run, made);
-  if (!code && t->save && !m->regroup) code = save(&run);
+  if (!code && !m->regroup) code = save(&run, "weights", t->save);
+  if (!code && !m->regroup) code = save(&run, "averages", t->save_ema);
+  if (!code && !m->regroup) code = save(&run, "adapter", t->save_lora);
   elastic_close(run.elastic);
   host_unbind(m, "step");
   dataset_close(m, d);

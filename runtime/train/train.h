@@ -38,6 +38,7 @@ typedef struct StepMade {
   double us;       /* its time in microseconds */
   int64_t tokens;  /* tokens that it took; 0 if the data are no sequences */
   int64_t samples; /* rows that it took */
+  double noise;    /* the noise scale of the gradients, in rows; NaN if it is not measured, or not known yet */
   double mfu;      /* share of the peak of all devices that its model FLOPs are; NaN if these are unknown */
 } StepMade;
 
@@ -60,19 +61,20 @@ typedef struct TrainWatch {
 } TrainWatch;
 
 typedef struct Training {
-  long steps;                      /* ends after this number of steps, including those before a checkpoint */
-  long epochs;                     /* ends after this number of epochs instead; 0: after `steps` */
-  DataFiles data, eval;            /* eval: n 0 for none */
-  long evals;                      /* steps between evaluations; 0: at the end */
-  const char *save;                /* file for the trained weights; NULL: none */
-  const char *checkpoint, *resume; /* folders, or a file to resume; NULL: none */
-  long every;                      /* steps between checkpoints; 0: not by steps */
-  double every_s;                  /* seconds between them; 0: not by time.  Neither: at the end */
-  long keep;                       /* this many of the last checkpoints stay; 0: only the newest */
-  bool keep_best;                  /* so does the one of the lowest evaluation loss */
-  bool waits;                      /* steps wait while a checkpoint is written, else it is written beside them */
-  bool elastic;                    /* go on with other numbers of ranks when ranks are lost, leave or come back */
-  long skip;                       /* limit of consecutive steps that may be undone because they are not finite */
+  long steps;                       /* ends after this number of steps, including those before a checkpoint */
+  long epochs;                      /* ends after this number of epochs instead; 0: after `steps` */
+  DataFiles data, eval;             /* eval: n 0 for none */
+  long evals;                       /* steps between evaluations; 0: at the end */
+  const char *save;                 /* file for the trained weights; NULL: none */
+  const char *save_ema, *save_lora; /* files for their averages, and for adapters alone; NULL: none */
+  const char *checkpoint, *resume;  /* folders, or a file to resume; NULL: none */
+  long every;                       /* steps between checkpoints; 0: not by steps */
+  double every_s;                   /* seconds between them; 0: not by time.  Neither: at the end */
+  long keep;                        /* this many of the last checkpoints stay; 0: only the newest */
+  bool keep_best;                   /* so does the one of the lowest evaluation loss */
+  bool waits;                       /* steps wait while a checkpoint is written, else it is written beside them */
+  bool elastic;                     /* go on with other numbers of ranks when ranks are lost, leave or come back */
+  long skip;                        /* limit of consecutive steps that may be undone because they are not finite */
   TrainWatch watch;
 } Training;
 
@@ -84,6 +86,8 @@ ApcStatus trainer_run(ApcModel *m, Training *t);
 
 /* Reads an output that is one number. */
 ApcStatus trainer_result(ApcModel *m, const char *name, double *out);
+/* True if the selected entry has an output of that name. */
+bool trainer_has_output(ApcModel *m, const char *name);
 /* Gives the observer a line. */
 void trainer_say(const TrainWatch *w, bool warning, const char *format, ...) __attribute__((format(printf, 3, 4)));
 

@@ -36,6 +36,8 @@ foreach(name
     train_models
     train_kinds
     train_masked
+    train_lora
+    train_optimizers
     train_numbers
     train_ties
     train_runs
