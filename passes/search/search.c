@@ -149,8 +149,8 @@ static bool knows(const Search *s, const SearchRun *x, const PlanOptions *o) {
 
 /* Searches without forced degrees, for searches that are forced: some results may have the forced degrees and be faster
  * than axes that split nothing else.  A large search has no time for everything; it then takes only the forced stages
- * and micro-batches, and axes that can have the degrees, with that part of the work.  `before`: outcomes of a run that it
- * continues; NULL if none. */
+ * and micro-batches, and axes that can have the degrees, with that part of the work.  `before`: outcomes of a run that
+ * it continues; NULL if none. */
 static void find_known(Search *s, const PlanOptions *o, double part, const PlanKnown *before) {
   PlanOptions none = {.memory_limit = o->memory_limit, .schedule = o->schedule, .chunks = o->chunks};
   SearchRun x = forced_run(s, (const int[DEGREE_COUNT]){0});

@@ -446,7 +446,8 @@ static void try_flat(Search *s) {
     if (ranks == 1 || (two && (ranks % node || node == 1 || node == ranks))) return;
     c.sizes[0] = two ? ranks / node : ranks, c.sizes[1] = node;
     c.degree[0] = c.degree[1] = -1;
-    if (isfinite(seconds_again(s, &c, &limited))) search_add_if_known(s, search_solve_mesh(s, &c, best, &ignored), best);
+    if (isfinite(seconds_again(s, &c, &limited)))
+      search_add_if_known(s, search_solve_mesh(s, &c, best, &ignored), best);
   }
 }
 
