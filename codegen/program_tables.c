@@ -313,12 +313,13 @@ static uint32_t parts_in_time(const Module *m, const Layout *l) {
   return parts;
 }
 
-/* Adds the state of a trained weight: loaded as a weight, but into its own memory, which bodies write. */
+/* Adds the state of a trained weight or of a statistic: loaded as a weight, but into its own memory, which bodies
+ * write. */
 static bool trained_weight(Emitting *e, const State *s, const Op *op, const Layout *layout, const Type *local,
                            EmitKnown *k) {
   ProgramParam r;
   if (!emit_param_record(e, s->param, op->stage, layout, &r)) return false;
-  r.trainable = PARAM_TRAINED;
+  r.trainable = r.trainable == PARAM_FIXED ? PARAM_MEASURED : PARAM_TRAINED;
   r.buffer = persistent_buffer(e, s->name, PC_param, op->stage, 1, emit_bytes(e, local));
   k->record = program_add_params(e->b, &r);
   k->buffer = r.buffer;

@@ -13,6 +13,7 @@
 #include "driver/ir_file.h"
 #include "driver/operators.h"
 #include "driver/packed.h"
+#include "driver/weight_files.h"
 #include "driver/weights.h"
 #include "frontend/onnx/import.h"
 #include "frontend/onnx/notes.h"
@@ -242,7 +243,7 @@ bool model_check_known(const ModelOptions *o, const Model *model) {
 }
 
 static bool import_onnx(const ModelOptions *o, OnnxFile *file, bool planned, Model *model) {
-  Safetensors *weights = o->weights ? safetensors_open(o->diags, o->weights) : NULL;
+  Safetensors *weights = o->weights ? safetensors_open(o->diags, driver_files_first(o->arena, o->weights)) : NULL;
   if (o->weights && !weights) return false;
   OnnxDim *list = ARENA_ARRAY(o->arena, OnnxDim, o->ndims);
   for (size_t i = 0; i < o->ndims; i++) list[i] = (OnnxDim){onnx_dim_name(o->arena, o->dims[i].name), o->dims[i].size};
@@ -395,12 +396,13 @@ void model_free(Model *model) {
 }
 
 bool model_train(const ModelOptions *o, Model *model) {
-  if (!o->train) return true;
-  TrainOptions train = *o->train;
-  train.facts = &model->facts;
-  PassOptions options = {.train = &train, .verify = true};
+  if (!o->train && !o->lora) return true;
+  TrainOptions train = {0};
+  if (o->train) train = *o->train;
+  train.facts = &model->facts, train.lora = o->lora;
+  PassOptions options = {.train = o->train ? &train : NULL, .lora = o->lora, .verify = true};
   model->nentries = 0;
-  return pipeline_run(model->m, "inline,train", &options, o->diags) && find_entries(o, model);
+  return pipeline_run(model->m, "inline,lora,train", &options, o->diags) && find_entries(o, model);
 }
 
 /* Reports the weights that could be trained and are not, by reason. */
@@ -433,9 +435,10 @@ bool model_passes(const ModelOptions *o, Model *model, const DeviceTraits *devic
   TrainReport report = {0};
   TrainOptions train = {0};
   if (o->train) train = *o->train;
-  train.facts = &model->facts, train.report = &report;
+  train.facts = &model->facts, train.report = &report, train.lora = o->lora;
   PassOptions options = {.device = device,
                          .train = o->train ? &train : NULL,
+                         .lora = o->lora,
                          .floats = o->floats,
                          .print_after = o->print_after,
                          .verify = o->checks != NULL,

@@ -66,6 +66,7 @@ typedef struct ModelOptions {
   bool seeded; /* --seed */
   int64_t seed;
   const struct TrainOptions *train; /* --train: build the training step; NULL if not given */
+  LoraRules *lora;                  /* --lora: adapters of weights; NULL if not given */
   int64_t batch;                    /* --batch; 0 if not given */
   int64_t batch_most;               /* if the batch is a dimension that may have this size: larger sizes become this; 0
                                        if none */

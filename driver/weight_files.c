@@ -11,7 +11,8 @@
 
 #define BAD(d, path, ...) diag_error(d, DIAG_weights, file_loc(d, path), __VA_ARGS__)
 
-static const char index_name[] = "model.safetensors.index.json", single_name[] = "model.safetensors";
+static const char index_name[] = "model.safetensors.index.json", single_name[] = "model.safetensors",
+                  checkpoint_name[] = "checkpoint.safetensors"; /* of a training program */
 
 static bool is_folder(const char *path) {
   struct stat s;
@@ -96,7 +97,14 @@ const char *driver_files_in(Arena *a, const char *folder) {
   const char *path = arena_printf(a, "%s%s%s", folder, slash, single_name);
   if (access(path, F_OK) == 0) return path;
   path = arena_printf(a, "%s%s%s", folder, slash, index_name);
+  if (access(path, F_OK) == 0) return path;
+  path = arena_printf(a, "%s%s%s", folder, slash, checkpoint_name);
   return access(path, F_OK) == 0 ? path : NULL;
+}
+
+const char *driver_files_first(Arena *a, const char *path) {
+  const char *found = is_folder(path) ? driver_files_in(a, path) : NULL;
+  return found ? found : path;
 }
 
 /* Sets w->path to the index or the file of a folder; false after a diagnostic. */

@@ -3,7 +3,7 @@
  *
  * An index (model.safetensors.index.json of Hugging Face) has an object `weight_map` from the name of each tensor to
  * the file beside the index that holds it.  In a folder model.safetensors is read if there is one, else the index, as
- * transformers does.
+ * transformers does, else checkpoint.safetensors of a training program.
  */
 #ifndef APC_DRIVER_WEIGHT_FILES_H
 #define APC_DRIVER_WEIGHT_FILES_H
@@ -36,6 +36,9 @@ typedef struct StoredFiles {
 bool driver_files_is_path(const char *path);
 /* Returns the index or the file that a folder has; NULL if it has neither. */
 const char *driver_files_in(Arena *a, const char *folder);
+
+/* Returns the file or the index of a path: that of a folder which has one, else the path. */
+const char *driver_files_first(Arena *a, const char *path);
 
 /* Opens all files and checks that they have the tensors of the index; NULL after a diagnostic.  The struct lives in the
  * diagnostics' arena; driver_files_close ends the mappings. */

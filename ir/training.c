@@ -2,12 +2,26 @@
 #include "ir/training.h"
 
 #include <fnmatch.h>
+#include <stdio.h>
+#include <string.h>
 
 TrainingWish training_wish(const TrainingRules *r, const char *name) {
   for (size_t i = r ? r->globs.n : 0; i-- > 0;)
     if (fnmatch(r->globs.items[i].glob, name, 0) == 0)
       return r->globs.items[i].trained ? TRAINING_TRAINED : TRAINING_FROZEN;
   return TRAINING_UNSAID;
+}
+
+bool training_glob(const char *globs, const char *name) {
+  enum { LONGEST = 512 };
+  for (const char *at = globs; *at;) {
+    char glob[LONGEST];
+    size_t n = strcspn(at, "|");
+    snprintf(glob, sizeof glob, "%.*s", (int)(n < LONGEST ? n : LONGEST), at);
+    if (n < LONGEST && fnmatch(glob, name, 0) == 0) return true;
+    at += n + (at[n] == '|');
+  }
+  return false;
 }
 
 bool training_unties(const TrainingRules *r, const char *name) {

@@ -1,6 +1,7 @@
 /* passes/pipeline.c - the compiler's level-1 passes, in order: this table is the pipeline.
  *
- *   front end -> [ inline -> fold -> channels_last -> rows -> views -> recognise -> heads -> joined -> train -> dce
+ *   front end -> [ inline -> lora -> fold -> channels_last -> rows -> views -> recognise -> heads -> joined -> train ->
+ * dce
  *   -> narrow -> widen -> strided -> within -> prepare -> hoist -> unshare -> order -> group ] -> plan (search.c)
  *   -> lower_spmd (lower.c) -> Program
  *
@@ -33,6 +34,7 @@ static bool run_views(Module *m, const PassOptions *o, Diags *diags) {
   return o->train ? true : pass_views(m, diags); /* trained weights are kept whole: train/train.c */
 }
 static bool run_train(Module *m, const PassOptions *o, Diags *diags) { return train_step(m, o->train, diags); }
+static bool run_lora(Module *m, const PassOptions *o, Diags *diags) { return lora_apply(m, o->lora, diags); }
 static bool run_narrow(Module *m, const PassOptions *o, Diags *diags) { return pass_narrow(m, o->floats, diags); }
 static const DeviceTraits *device_of(const PassOptions *o) {
   return o->device ? o->device : target_device_traits(DEVICE_cpu);
@@ -47,6 +49,7 @@ static bool run_strided(Module *m, const PassOptions *o, Diags *diags) { return 
 
 static const Pass passes[] = {
     {"inline", pass_inline, NULL, false, KEEPS_FIELD, NULL},
+    {"lora", NULL, NULL, false, KEEPS_NOTHING, run_lora},
     {"fold", pass_fold, NULL, false, KEEPS_FIELD, NULL},
     {"channels_last", NULL, by_convolutions, false, KEEPS_FIELD, run_channels_last},
     {"rows", pass_rows, NULL, false, KEEPS_FIELD, NULL},

@@ -12,6 +12,7 @@ typedef struct PassOptions {
   const DeviceTraits *device; /* the device to compile for: passes that it does not need are skipped; NULL: run all
                                * passes */
   const TrainOptions *train;  /* turn the model into a training step (passes/train/train.h); NULL: inference */
+  LoraRules *lora;            /* add adapters to weights (passes/train/lora.h); NULL: none */
   DType floats;               /* f16 or bf16: the type in which f32 values are computed; 0: f32 */
   const char *print_after;    /* print the module after this pass ("all": after every pass); NULL: never */
   bool verify;                /* run the verifier after every pass */

@@ -278,12 +278,12 @@ static bool check_params(Check *c) {
     NEED(text_ok(c, w->name), "params", i, "the name");
     NEED(dtype_ok(w->dtype) && dtype_ok(w->source_dtype), "params", i, "the type");
     NEED(w->stage < p->stages, "params", i, "the stage");
-    NEED(w->trainable <= PARAM_TRAINED, "params", i, "the flag");
+    NEED(w->trainable <= PARAM_MEASURED, "params", i, "the flag");
     NEED(dims_ok(c, w->dims, 0) && all_const(c, w->dims) && elements_fit(c, w->dims), "params", i, "the shape");
     NEED(exprs_ok(c, w->interval, 2 * w->dims.n, PROGRAM_USES_SYMBOL | PROGRAM_USES_MICRO_BATCH), "params", i,
          "the part");
     NEED(w->init < PINIT_COUNT, "params", i, "the initialiser");
-    NEED(w->trainable != PARAM_TRAINED || (w->buffer != PROGRAM_NONE && w->init != PINIT_prepared), "params", i,
+    NEED(!program_param_changes(w) || (w->buffer != PROGRAM_NONE && w->init != PINIT_prepared), "params", i,
          "the training");
     NEED((w->buffer == PROGRAM_NONE && w->init != PINIT_prepared) ||
              persistent_buffer_ok(c, w->buffer, PC_param, w->stage),

@@ -119,8 +119,7 @@ static RtStatus in_place(const Planner *q, int64_t *values, bool *marks) {
   for (uint32_t i = 0; i < p->n_params; i++) {
     const ProgramParam *w = &p->params[i];
     marks[i] = w->stage == q->stage && w->init == PINIT_blob && w->source_dtype == w->dtype &&
-               w->trainable != PARAM_TRAINED && w->buffer != PROGRAM_NONE &&
-               w->offset % dtype_bytes((DType)w->dtype) == 0;
+               !program_param_changes(w) && w->buffer != PROGRAM_NONE && w->offset % dtype_bytes((DType)w->dtype) == 0;
   }
   for (uint32_t r = 0; r < p->ranks_per_stage; r++) {
     int64_t c[PROGRAM_MAX_AXES];

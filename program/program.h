@@ -79,7 +79,7 @@
 #define PROGRAM_NONE UINT32_MAX
 
 enum {
-  PROGRAM_VERSION = 18,
+  PROGRAM_VERSION = 19,
   PROGRAM_PAGE = 4096,  /* alignment of embedded ranges in the image */
   PROGRAM_ALIGN = 64,   /* alignment of buffers and of their slots */
   PROGRAM_MAX_RANK = 8, /* dimensions of a tensor */
@@ -198,8 +198,9 @@ typedef struct ProgramBlob {
   uint64_t hash;   /* program_blob_hash of the file or range; 0: not recorded */
 } ProgramBlob;
 
-/* The kind of a weight: a constant buffer of the model, a weight that could be trained, one that bodies write. */
-typedef enum ProgramTraining { PARAM_FIXED, PARAM_TRAINABLE, PARAM_TRAINED } ProgramTraining;
+/* The kind of a weight: a constant buffer of the model; a weight that could be trained; one that is trained; a
+ * statistic of the data, which a step measures. */
+typedef enum ProgramTraining { PARAM_FIXED, PARAM_TRAINABLE, PARAM_TRAINED, PARAM_MEASURED } ProgramTraining;
 
 /* Rank r holds [interval[2d], interval[2d+1]) in each dimension d.  A weight that several stages use has one record per
  * stage, with the same name. */
@@ -207,22 +208,25 @@ typedef struct ProgramParam {
   uint32_t name;
   uint32_t dtype;
   uint32_t stage;
-  uint32_t buffer;         /* class param; NONE: only for `load` in the entry `prepare` */
-  ProgramList dims;        /* expressions without symbols and coordinates: the global extents */
-  ProgramList interval;    /* 2 per dimension; expressions of coordinates */
-  uint32_t init;           /* ProgramInit */
-  uint32_t blob;           /* blob: index, else NONE */
-  uint32_t source_dtype;   /* blob: type in the file; converted if it differs from dtype */
-  uint32_t trainable;      /* ProgramTraining; a trained weight has its own buffer, and is loaded again on a reset */
-  ProgramList strides;     /* blob: per dimension, in elements; constant expressions, none negative */
-  uint32_t origin;         /* view: name of the whole weight */
-  uint32_t view;           /* blob: 1 if it is a view of a whole weight, else 0 */
+  uint32_t buffer;       /* class param; NONE: only for `load` in the entry `prepare` */
+  ProgramList dims;      /* expressions without symbols and coordinates: the global extents */
+  ProgramList interval;  /* 2 per dimension; expressions of coordinates */
+  uint32_t init;         /* ProgramInit */
+  uint32_t blob;         /* blob: index, else NONE */
+  uint32_t source_dtype; /* blob: type in the file; converted if it differs from dtype */
+  uint32_t trainable;    /* ProgramTraining; one that bodies write has its own buffer, and is loaded again on a reset */
+  ProgramList strides;   /* blob: per dimension, in elements; constant expressions, none negative */
+  uint32_t origin;       /* view: name of the whole weight */
+  uint32_t view;         /* blob: 1 if it is a view of a whole weight, else 0 */
   ProgramList origin_dims; /* view: constant extents of the origin, which is row-major */
   uint64_t first;          /* view: element of the origin that is [0,..,0] */
   uint64_t offset;         /* blob: byte of element [0,..,0] in the file or embedded range */
   uint64_t seed, stream;   /* normal, uniform */
   double value;            /* constant, normal, uniform */
 } ProgramParam;
+
+/* True if bodies write the weight. */
+static inline bool program_param_changes(const ProgramParam *w) { return w->trainable >= PARAM_TRAINED; }
 
 typedef struct ProgramState {
   uint32_t name;

@@ -37,7 +37,7 @@ target_sources(apc_runtime PRIVATE ${secret_object})
 
 # The prebuilt runtime at the start of every artifact.
 add_executable(apcrt-stub runtime/stub/main.c runtime/stub/help.c runtime/stub/threads.c runtime/stub/steps.c
-               runtime/stub/log.c runtime/stub/progress.c)
+               runtime/stub/log.c runtime/stub/progress.c runtime/stub/training.c)
 target_link_options(apcrt-stub PRIVATE -Wl,--dynamic-list=${CMAKE_SOURCE_DIR}/runtime/stub/threads.list)
 set_target_properties(apcrt-stub PROPERTIES LINK_DEPENDS ${CMAKE_SOURCE_DIR}/runtime/stub/threads.list APC_ALONE ON)
 target_link_libraries(apcrt-stub PRIVATE apc_warnings apc_runtime apc_base)

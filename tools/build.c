@@ -228,13 +228,11 @@ static bool train_options(Tool *t, ModelOptions *o) {
   if (!loss && again && strcmp(again, "none") != 0)
     return diag_error(t->diags, DIAG_usage_option, (Loc){0}, "--recompute %s needs --train", again);
   if (!loss) return true;
-  if (o->floats == DT_f16 && t->options.command != CMD_plan)
-    return diag_error(t->diags, DIAG_train, (Loc){0},
-                      "--dtype f16: training in f16 needs loss scaling, which is not built yet; bf16 does not need it");
   TrainOptions *train = ARENA_NEW(t->arena, TrainOptions);
   TrainingRules *rules = ARENA_NEW(t->arena, TrainingRules);
   train->loss = loss;
   train->rules = rules;
+  train->scaled = o->floats == DT_f16;
   if (!training_rules(t, rules)) return false;
   o->train = train;
   return optimizer_parse(t->arena, option_text(&t->options, OPT_optimizer), &train->optimizer, t->diags);
@@ -260,7 +258,7 @@ static bool model_options(Tool *t, const char *path, ModelOptions *o) {
                       .seeded = option_given(given, OPT_seed),
                       .seed = option_int(given, OPT_seed, 0),
                       .batch = option_int(given, OPT_batch, 0),
-                      .floats = compute_storage(tool_compute(t)),
+                      .floats = t->computes_f32 ? (DType)0 : compute_storage(tool_compute(t)),
                       .print_after = option_text(given, OPT_print_after),
                       .times = t->times,
                       .checks = t->checks,
@@ -274,7 +272,8 @@ static bool model_options(Tool *t, const char *path, ModelOptions *o) {
   o->libraries = texts(t, OPT_op_library, &o->nlibraries);
   o->defines = defines(t, &o->ndefines);
   return o->dims && o->hints && tool_print_after_check(t->diags, o->print_after, NULL) &&
-         weights_file(t, &o->weights) && train_options(t, o) && input_values(t, o) && tool_weights_dtype(t, o);
+         weights_file(t, &o->weights) && train_options(t, o) && tool_lora(t, o) && input_values(t, o) &&
+         tool_weights_dtype(t, o);
 }
 
 bool tool_model(Tool *t, const char *path, Model *out) {
@@ -330,6 +329,7 @@ bool tool_model_step(Tool *t, const char *path, int rate, Model *out, const Trai
     if (!optimizer_parse(t->arena, arena_printf(t->arena, "sgd(lr=%d)", rate), &train->optimizer, t->diags))
       return false;
     train->optimizer.train = kept, train->optimizer.freeze = frozen;
+    train->scaled = false;
   }
   o.train = train;
   o.batch_most = few;

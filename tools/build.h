@@ -23,6 +23,8 @@ bool tool_model_imported(Tool *t, const char *path, Model *out);
  * gradient descent with that learning rate, 0 the optimizer of the line.  *options: those of the line; they report on
  * the step. */
 bool tool_model_step(Tool *t, const char *path, int rate, Model *out, const struct TrainOptions **options);
+/* lora.c: reads --lora. */
+bool tool_lora(Tool *t, ModelOptions *o);
 /* Returns all NAME=N of an option (--dim, --dim-hint), each once; NULL after a diagnostic. */
 const DimSize *tool_dim_sizes(Tool *t, OptionId id, size_t *count);
 /* Warns about operators that apc does not know; for commands that compute they are errors, and the result is false. */

@@ -12,6 +12,7 @@
 #include "frontend/onnx/export.h"
 #include "frontend/onnx/sharding.h"
 #include "passes/pipeline.h"
+#include "tools/convert_checkpoint.h"
 #include "tools/convert_trained.h"
 #include "tools/execute.h"
 #include "tools/outputs.h"
@@ -106,7 +107,8 @@ static bool weights_make_sense(Tool *t, const char *in, const char *weights, boo
   static const OptionId bound[] = {OPT_dim, OPT_shape};
   if (!weights) return true;
   if (!text_ends_with(weights, ".safetensors"))
-    return diag_error(t->diags, DIAG_usage_value, (Loc){0}, "--weights %s: convert takes FILE.safetensors", weights);
+    return diag_error(t->diags, DIAG_usage_value, (Loc){0},
+                      "--weights %s: convert takes FILE.safetensors, or the folder of a checkpoint", weights);
   if (model_kind(in) == MODEL_NONE)
     return diag_error(t->diags, DIAG_usage_option, (Loc){0}, "--weights needs a model, and '%s' is none", in);
   for (size_t i = 0; i < sizeof bound / sizeof *bound; i++)
@@ -122,6 +124,9 @@ int cmd_convert(Tool *t) {
   if (!tool_args(t, 2, 2)) return EXIT_USAGE;
   const char *in = t->options.args.items[0], *out = t->options.args.items[1],
              *weights = option_text(&t->options, OPT_weights);
+  const char *trained = weights ? tool_checkpoint(t, weights) : NULL, *checkpoint = tool_checkpoint(t, in);
+  if (trained) weights = trained;
+  if (trained && !tool_checkpoint_whole(t, trained)) return tool_failed(t->diags);
   bool ok, kept = weights && text_ends_with(in, ".onnx") && text_ends_with(out, ".onnx");
   if (!weights_make_sense(t, in, weights, kept) || !outputs_check(t, &(FileUse){"OUT", out}, 1))
     return tool_failed(t->diags);
@@ -130,13 +135,16 @@ int cmd_convert(Tool *t) {
   else if (model_kind(in) != MODEL_NONE && text_ends_with(out, ".onnx")) ok = model_to_onnx(t, in, out);
   else if (model_kind(in) != MODEL_NONE && (text_ends_with(out, ".safetensors") || text_ends_with(out, ".npz")))
     ok = model_to_weights(t, in, out);
+  else if (checkpoint && (text_ends_with(out, ".safetensors") || text_ends_with(out, ".npz")))
+    ok = tool_convert_checkpoint(t, checkpoint, out);
   else if (text_ends_with(in, ".npz") && text_ends_with(out, ".safetensors")) ok = npz_to_safetensors(t, in, out);
   else if (text_ends_with(in, ".safetensors") && text_ends_with(out, ".npz")) ok = safetensors_to_npz(t, in, out);
   else {
     diag_error(t->diags, DIAG_later_convert, (Loc){0}, "converting '%s' to '%s' is not built yet", in, out);
-    diag_help(t->diags,
-              "apc converts MODEL to .ir or .onnx; weights of a MODEL to .safetensors or .npz; .npz to .safetensors, "
-              ".safetensors to .npz");
+    diag_help(
+        t->diags,
+        "apc converts MODEL to .ir or .onnx; weights of a MODEL, or of the folder of a checkpoint, to .safetensors "
+        "or .npz; .npz to .safetensors, .safetensors to .npz");
     return EXIT_MISSING;
   }
   if (ok && option_given(&t->options, OPT_json))

@@ -32,6 +32,7 @@ typedef struct Tool {
   size_t noutputs;
   struct PassChecks *checks; /* verify: checks the passes over the next model (passes/check.h); NULL if not */
   struct ToolValues *values; /* of inputs (tools/values.h); NULL until they are read */
+  bool computes_f32;         /* verify: the next model computes in f32, without --dtype */
   bool weights_as_given;     /* verify: the next model has its own weights, without --weights-dtype */
   bool quiet, verbose, times;
   bool color;        /* of messages on standard error */

@@ -124,12 +124,13 @@ static int draw_moments(Check *c, uint64_t seed, InterpNamed *states) {
     const State *s = &m->states.items[i];
     const char *of = strrchr(s->name, ':');
     int64_t dims[MAX_RANK];
-    if (s->param || !of || !interp_dims(s->type, c->symbols, dims)) continue;
+    if (s->param || !of || strncmp(s->name, "loss_scale", 10) == 0 || !interp_dims(s->type, c->symbols, dims)) continue;
     InterpNamed *x = &states[n++];
     *x = (InterpNamed){s->name, interp_tensor(c->arena, s->type->dtype, s->type->rank, dims)};
     for (int64_t k = 0; k < interp_elements(&x->tensor); k++) {
       double r = 0.01 * normal_at(seed, s->name, k);
-      x->tensor.cells[k].f = strcmp(of, ":v") == 0 ? r * r : r;
+      bool square = strcmp(of, ":v") == 0 || strcmp(of, ":row") == 0 || strcmp(of, ":column") == 0;
+      x->tensor.cells[k].f = square ? r * r : r;
     }
   }
   return n;
@@ -291,6 +292,56 @@ static void note_update(Check *c, const char *name, double got, double want, dou
   c->out->update_of = arena_strdup(c->t->arena, name);
 }
 
+/* How far a moment may be off: one in bf16 is rounded. */
+static double moment_size(const Check *c, const char *name, double size) {
+  const State *s = module_state(c->steps[2].model.m, name);
+  return s && s->type->dtype == DT_bf16 ? size * 0x1p-7 / update_error : size;
+}
+
+static double *numbers_of(Check *c, const InterpTensor *x, double scale) {
+  double *out = x ? ARENA_ARRAY(c->arena, double, interp_elements(x) + 1) : NULL;
+  for (int64_t e = 0; x && e < interp_elements(x); e++) out[e] = scale * x->cells[e].f;
+  return out;
+}
+
+/* Checks a weight whose elements are updated together, as check_weight does. */
+static void check_whole(Check *c, const Optimizer *o, int i, double t, double scale, int nstates,
+                        const InterpNamed *states, const InterpResult *got) {
+  const char *name = c->weights[i].name;
+  static const char *const moments[] = {"m", "row", "column", "v"};
+  const InterpTensor *w = interp_find(states, nstates, name), *after = interp_find(got->states, got->nstates, name);
+  UpdateWhole x = {.rank = w->rank, .dims = w->dims};
+  x.g = numbers_of(c, &c->gradients[i].tensor, scale), x.w = numbers_of(c, w, 1);
+  double **const to[] = {&x.m, &x.row, &x.column, &x.m};
+  for (int k = 0; k < 4; k++) {
+    double *have = numbers_of(c, interp_find(states, nstates, arena_printf(c->arena, "%s:%s", name, moments[k])), 1);
+    if (have) *to[k] = have;
+  }
+  formula_whole(c->arena, o, name, t, &x);
+  for (int64_t e = 0; after && e < interp_elements(after); e++)
+    note_update(c, name, after->cells[e].f, x.w[e],
+                fmax(fabs(x.w[e] - w->cells[e].f), 1e-7 * fabs(w->cells[e].f)) + 1e-9);
+  for (int k = 0; k < 4; k++) {
+    const char *moment = arena_printf(c->arena, "%s:%s", name, moments[k]);
+    const InterpTensor *m = interp_find(got->states, got->nstates, moment);
+    for (int64_t e = 0; m && e < interp_elements(m); e++)
+      note_update(c, moment, m->cells[e].f, (*to[k])[e], moment_size(c, moment, fabs((*to[k])[e]) + 1e-9));
+  }
+}
+
+/* Checks the average of a weight. */
+static void check_average(Check *c, const Optimizer *o, int i, double t, int nstates, const InterpNamed *states,
+                          const InterpResult *got) {
+  const char *weight = c->weights[i].name, *name = arena_printf(c->arena, "%s:ema", weight);
+  const InterpTensor *before = interp_find(states, nstates, name),
+                     *after = interp_find(got->states, got->nstates, name),
+                     *w = interp_find(got->states, got->nstates, weight);
+  for (int64_t e = 0; before && after && e < interp_elements(after); e++) {
+    double want = t == 1 ? w->cells[e].f : o->ema * before->cells[e].f + (1 - o->ema) * w->cells[e].f;
+    note_update(c, name, after->cells[e].f, want, fabs(want) + 1e-6);
+  }
+}
+
 /* Checks a weight and its moments, element by element.  A state that the step does not write is not trained. */
 static void check_weight(Check *c, const Optimizer *o, int i, double t, double scale, int nstates,
                          const InterpNamed *states, const InterpResult *got) {
@@ -304,11 +355,11 @@ static void check_weight(Check *c, const Optimizer *o, int i, double t, double s
   for (int64_t e = 0; after[0] && e < interp_elements(after[0]); e++) {
     UpdateAt x = {before[0]->cells[e].f, c->gradients[i].tensor.cells[e].f, before[1] ? before[1]->cells[e].f : 0,
                   before[2] ? before[2]->cells[e].f : 0};
-    UpdateAt y = update_weight(o, name, t, scale, x);
+    UpdateAt y = formula_weight(o, name, t, scale, x);
     double moved = fabs(y.w - x.w);
     note_update(c, named[0], after[0]->cells[e].f, y.w, fmax(moved, 1e-7 * fabs(x.w)) + 1e-12);
-    if (after[1]) note_update(c, named[1], after[1]->cells[e].f, y.m, fabs(y.m) + 1e-9);
-    if (after[2]) note_update(c, named[2], after[2]->cells[e].f, y.v, fabs(y.v) + 1e-12);
+    if (after[1]) note_update(c, named[1], after[1]->cells[e].f, y.m, moment_size(c, named[1], fabs(y.m) + 1e-9));
+    if (after[2]) note_update(c, named[2], after[2]->cells[e].f, y.v, moment_size(c, named[2], fabs(y.v) + 1e-12));
   }
 }
 
@@ -323,11 +374,15 @@ static bool check_update(Check *c, const Optimizer *o) {
   for (int i = 0; i < c->nweights; i++)
     for (int64_t k = 0; k < interp_elements(&c->gradients[i].tensor); k++)
       square += c->gradients[i].tensor.cells[k].f * c->gradients[i].tensor.cells[k].f;
-  double norm = sqrt(square), rate = update_rate(o, t);
+  double norm = sqrt(square), rate = formula_rate(o, t);
   note_update(c, "grad_norm", scalar(got.outputs, got.noutputs, "grad_norm"), norm, norm + 1e-9);
   note_update(c, "lr", scalar(got.outputs, got.noutputs, "lr"), rate, rate + 1e-12);
-  for (int i = 0; i < c->nweights; i++)
-    if (!c->apart[i]) check_weight(c, o, i, t, update_scale(o, norm), n, states, &got);
+  for (int i = 0; i < c->nweights; i++) {
+    if (c->apart[i]) continue;
+    bool whole = formula_is_whole(o, c->weights[i].name, c->weights[i].tensor.rank);
+    (whole ? check_whole : check_weight)(c, o, i, t, formula_scale(o, norm), n, states, &got);
+    if (o->ema > 0) check_average(c, o, i, t, n, states, &got);
+  }
   c->out->update_ok = c->out->update <= update_error;
   return true;
 }

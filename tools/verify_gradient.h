@@ -37,11 +37,25 @@ double loss_value(const LossOptions *o, const InterpTensor *y, const InterpTenso
 typedef struct UpdateAt {
   double w, g, m, v; /* m: also the moment of sgd and lion */
 } UpdateAt;
+/* True if the weight decays. */
+bool formula_decays(const Optimizer *o, const char *weight);
 /* Returns the learning rate of step t, with its schedule and warm-up. */
-double update_rate(const Optimizer *o, double t);
+double formula_rate(const Optimizer *o, double t);
 /* Returns the factor for all gradients that clips their norm. */
-double update_scale(const Optimizer *o, double norm);
-/* Returns the weight and its moments after step t; `scale`: from update_scale. */
-UpdateAt update_weight(const Optimizer *o, const char *weight, double t, double scale, UpdateAt before);
+double formula_scale(const Optimizer *o, double norm);
+/* Returns the weight and its moments after step t; `scale`: from formula_scale. */
+UpdateAt formula_weight(const Optimizer *o, const char *weight, double t, double scale, UpdateAt before);
+
+/* verify_matrix.c: a weight whose elements are updated together, with its scaled gradient, in doubles. */
+typedef struct UpdateWhole {
+  int rank;
+  const int64_t *dims;
+  const double *g;
+  double *w, *m, *row, *column; /* m: also Adafactor's second moments of a vector */
+} UpdateWhole;
+/* True if the optimizer updates this weight so. */
+bool formula_is_whole(const Optimizer *o, const char *weight, int rank);
+/* Makes step t. */
+void formula_whole(Arena *a, const Optimizer *o, const char *weight, double t, const UpdateWhole *x);
 
 #endif

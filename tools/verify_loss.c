@@ -23,13 +23,21 @@ static double row_cost(const Cell *logits, int64_t classes, int64_t label, doubl
   return cost;
 }
 
+static double log_sum(const Cell *logits, int64_t classes) {
+  double largest = -INFINITY, sum = 0;
+  for (int64_t c = 0; c < classes; c++) largest = fmax(largest, logits[c].f);
+  for (int64_t c = 0; c < classes; c++) sum += exp(logits[c].f - largest);
+  return largest + log(sum);
+}
+
 static double entropy(const LossOptions *o, const InterpTensor *y, const InterpTensor *labels) {
   int64_t classes = y->dims[y->rank - 1], counted = 0;
   double sum = 0;
   for (int64_t r = 0; r < interp_elements(labels); r++) {
     int64_t label = labels->cells[r].i;
     if (label == (int64_t)o->ignore) continue;
-    sum += row_cost(y->cells + r * classes, classes, label, o->label_smoothing);
+    sum += row_cost(y->cells + r * classes, classes, label, o->label_smoothing) +
+           o->z_loss * pow(log_sum(y->cells + r * classes, classes), 2);
     counted++;
   }
   return sum / (double)counted;

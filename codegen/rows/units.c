@@ -104,7 +104,8 @@ static bool is_alias(const Make *k, AliasOf round, Val out, const RowBuffer *in)
   if (round == ALIAS_SUM) return start && in->value == start;
   if (round == ALIAS_STATE) return state && reads_state(k, in->value, state);
   const Op *made = made_by(k, in->value);
-  return !in->table && !in->output && !(made && made->kind == OP_read);
+  const bool kept = made && (made->kind == OP_read || k->state[in->value]); /* may already lie in a state's memory */
+  return !in->table && !in->output && !kept;
 }
 
 static const int *find_aliases(Make *k, const RowProgram *p, const int *ptr_of, int nin, int nout) {

@@ -28,6 +28,11 @@ static void is_buffer(const ImportNode *n, Val v) {
   if (p) p->trainable = false;
 }
 
+/* True if the file computes the input from others, and does not store it. */
+static bool is_computed(ImportNode *n, size_t i) {
+  return !param_of(n, input(n, i)) && input_fact(n, i)->kind != FACT_CONSTANT;
+}
+
 /* An input of a batch normalisation, cast to the type of the computation. */
 static Val operand(ImportNode *n, size_t i, DType type) {
   Val v = input(n, i);
@@ -107,7 +112,10 @@ bool import_batch_norm(ImportNode *n) {
   for (size_t i = 1; i < 5; i++) type = wider(type, input_type(n, i)->dtype);
   is_buffer(n, input(n, 3)), is_buffer(n, input(n, 4));
   bool says = n->opset < 14 ? import_says_training(n->proto, n->opset) : node_int(n, "training_mode", 0) != 0;
-  bool measures = import_trains(n->im) ? import_in_training(n, import_says_training(n->proto, n->opset)) : says;
+  bool told = import_says_training(n->proto, n->opset), measures = says;
+  const bool itself = !told && is_computed(n, 3) && is_computed(n, 4);
+  if (import_trains(n->im) && itself) import_measures_itself(n);
+  else if (import_trains(n->im)) measures = import_in_training(n, told);
   if (measures && !import_trains(n->im)) import_measures_untrained(n);
   Val x = operand(n, 0, type), scale = operand(n, 1, type), bias = operand(n, 2, type);
   if (!x || !scale || !bias) return false;

@@ -14,13 +14,6 @@
 
 /* ---- the size */
 
-static bool in_loop(const Func *f) {
-  int depth = 0;
-  for (size_t i = 0; i < f->ops.n; i++)
-    depth += (f->ops.items[i].kind == OP_loop) - (f->ops.items[i].kind == OP_repeat);
-  return depth > 0;
-}
-
 /* True if both values are computed alike, as far as a few operations tell. */
 static bool alike(const Func *f, Val x, Val y, int depth) {
   const Op *a = op_of(f, x), *b = op_of(f, y);
@@ -59,7 +52,7 @@ static int symbol_of(ImportNode *n, const Expr *most) {
 
 const Expr *counted_size(ImportNode *n, Val count, const Expr *most) {
   if (!count) return NULL;
-  if (in_loop(n->b->f) || import_trains(n->im)) {
+  if (import_in_loop(n) || import_trains(n->im)) {
     diag_error(n->b->diags, DIAG_onnx_shape, n->b->loc, "%s: the size of its result depends on data, %s", n->op->type,
                import_trains(n->im) ? "which training does not support" : "in a loop or branch");
     return NULL;

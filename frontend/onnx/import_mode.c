@@ -82,6 +82,14 @@ bool import_in_training(ImportNode *n, bool says) {
   return is;
 }
 
+void import_measures_itself(ImportNode *n) {
+  ImportModes *modes = &n->im->modes;
+  const TrainingRules *r = n->im->dims.options->rules;
+  if (!r || modes->evaluates) return;
+  if (!modes->met) modes->met = ARENA_ARRAY(n->m->arena, bool, r->modes.n + 1);
+  is_wished(n->im, n->proto, n->name, modes->met);
+}
+
 void import_measures_untrained(ImportNode *n) { ARENA_PUSH(n->m->arena, &n->im->modes.measures, n->name); }
 
 static void help_unmet(const Import *im) {
@@ -138,6 +146,12 @@ bool import_set_statistic(ImportNode *n, Val v, Val next) {
   if (!p)
     return v &&
            node_error(n, "a running statistic is computed, not a tensor of the file, so training cannot update it");
+  if (import_in_loop(n))
+    return diag_error(
+        n->b->diags, DIAG_train, n->b->loc,
+        "%s: a batch norm in a loop or branch cannot be trained by the batch; without --train-mode and in "
+        "inference mode it keeps its stored statistics",
+        n->op->type);
   ImportStatistic *s = statistic_of(n, p);
   if (!(next = build_cast(n->b, next, p->type->dtype))) return false;
   if (s) s->value = next;

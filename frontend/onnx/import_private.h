@@ -75,6 +75,8 @@ bool import_ruled(ImportNode *n);  /* imports one for which the user gives a rul
 
 /* Reports an error of the node; returns false. */
 __attribute__((format(printf, 2, 3))) bool node_error(ImportNode *n, const char *format, ...);
+/* True if the node is in the body of a loop, or in a branch, which is a loop of at most one round. */
+bool import_in_loop(const ImportNode *n);
 OnnxFile *import_file(const Import *im);
 bool import_trains(const Import *im);    /* true if gradients are needed */
 bool import_evaluates(const Import *im); /* true while @eval is imported beside @main */
@@ -90,6 +92,9 @@ void import_rename(Import *im, const char *name, ImportItem *to);   /* the name 
 /* True if a batch norm or dropout computes as in training, in a function that is trained: because the file says so, or
  * because a glob of --train-mode fits its name or that of its module.  Notes what was decided. */
 bool import_in_training(ImportNode *n, bool says);
+/* Notes a batch norm whose mean and variance are computed by the file itself, in training and evaluation: PyTorch's
+ * track_running_stats=False.  It has no mode. */
+void import_measures_itself(ImportNode *n);
 /* Notes a batch norm that computes as in training although the model is not trained. */
 void import_measures_untrained(ImportNode *n);
 /* True if the file says so of a batch norm: by its attribute or its outputs, or by the exporter's notes. */

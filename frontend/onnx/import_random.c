@@ -12,8 +12,16 @@
 #include "base/hash.h"
 #include "frontend/onnx/import_private.h"
 
+/* Each round of a loop would draw the same numbers. */
+static Val refuse_in_loop(ImportNode *n) {
+  diag_error(n->b->diags, DIAG_later_drawn, n->b->loc, "%s: random numbers in a loop or branch are not built yet",
+             n->op->type);
+  return 0;
+}
+
 Val import_random_values(ImportNode *n, const char *kind, const Type *type, int64_t seed) {
   const Expr *zeros[MAX_RANK];
+  if (import_in_loop(n)) return refuse_in_loop(n);
   int64_t own = (int64_t)(hash64(n->name, strlen(n->name), (uint64_t)seed) >> 1);
   for (int d = 0; d < type->rank; d++) zeros[d] = ex_const(n->m, 0);
   Attr attrs[] = {attr_s(n->m, AT_kind, kind), attr_i(AT_seed, own), attr_exprs(n->m, AT_starts, type->rank, zeros),

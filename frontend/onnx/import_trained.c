@@ -12,7 +12,6 @@
  * trained (import_norm.c).
  */
 #include <ctype.h>
-#include <fnmatch.h>
 #include <string.h>
 
 #include "base/safetensors.h"
@@ -144,7 +143,7 @@ static void decide(const Import *im, ImportItem *item, Found *found) {
     return;
   }
   if (o->trained) {
-    item->is_trained |= fnmatch(o->trained, item->name, 0) == 0;
+    item->is_trained |= training_glob(o->trained, item->name);
     return;
   }
   switch (import_kind(im->m->arena, im->kinds, item->name)) {

@@ -13,6 +13,14 @@ bool node_error(ImportNode *n, const char *format, ...) {
   return diag_error(n->b->diags, DIAG_onnx_node, n->b->loc, "%s: %s", n->op->type, text);
 }
 
+bool import_in_loop(const ImportNode *n) {
+  const Func *f = n->b->f;
+  int depth = 0;
+  for (size_t i = 0; i < f->ops.n; i++)
+    depth += (f->ops.items[i].kind == OP_loop) - (f->ops.items[i].kind == OP_repeat);
+  return depth > 0;
+}
+
 const char *import_type_string(Module *m, const Type *t) {
   Text text = {.arena = m->arena};
   type_print(m, &text, t);

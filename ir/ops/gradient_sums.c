@@ -90,23 +90,17 @@ void gradient_norm(Gradient *g) {
   g->of_operands[0] = gradient_mul(g, scale, gradient_sub(g, across, gradient_mul(g, y, along)));
 }
 
-/* dy (exp(x - log(sum(exp(x)))) - hit), where hit is 1 for the label: cut classes need no sum (D48).  The logarithm is
- * the loss plus the label's logit.  They are subtracted one by one: if all logits are huge, as in rows that are masked
- * by -1e9, their sum would be that logit.  Not right: a row in which such a number masks only the label's class. */
+/* dy (exp(x - max - log(sum(exp(x - max)))) - hit), where hit is 1 for the label.  The sum is computed again: a loss of
+ * 1e9, of a row that masks only its label's class, has no bits for it, nor has a log-sum-exp of -1e9.  It is no
+ * softmax, which would keep a value of the size of x if ranks share the classes (D48). */
 void gradient_cross_entropy(Gradient *g) {
   Builder *b = g->b;
   Val x = g->op->in[0], label = g->op->in[1], dy = g->of_results[0];
-  const Type *t = gradient_type(g, x), *rows = gradient_type(g, label);
+  const Type *t = gradient_type(g, x);
   int last = t->rank - 1;
-  const Expr *one[MAX_RANK];
-  for (int d = 0; d < last; d++) one[d] = rows->dims[d];
-  one[last] = ex_const(b->m, 1);
-  Attr a[] = {attr_i(AT_axis, last), attr_e(AT_start, ex_const(b->m, 0))};
-  Val place = build_reshape(b, label, t->rank, one);
-  Val taken = build_op(b, &(OpSpec){.kind = OP_take, .nin = 2, .in = (Val[]){x, place}, .nattrs = 2, .attrs = a});
-  Val logit = build_reshape(b, taken, last, rows->dims);
-  Val above = gradient_sub(g, x, gradient_back(g, logit, x, last));
-  Val share = build_unary(b, OP_exp, gradient_sub(g, above, gradient_back(g, g->op->out, x, last)));
+  Val most = build_reduce(b, RED_MAX, x, 1, &last), below = gradient_sub(g, x, gradient_back(g, most, x, last));
+  Val sum = gradient_sum(g, build_unary(b, OP_exp, below), last), log = build_unary(b, OP_log, sum);
+  Val share = build_unary(b, OP_exp, gradient_sub(g, below, gradient_back(g, log, x, last)));
   Val class = build_iota(b, type_with_dtype(b->m, t, DT_i64), last);
   Val hit = build_cast(b, build_binary(b, OP_eq, class, gradient_back(g, label, x, last)), t->dtype);
   Val rows_dy = gradient_back(g, dy, x, last), slope = gradient_sub(g, share, hit);

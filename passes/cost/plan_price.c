@@ -143,8 +143,8 @@ static Val price_source(Walk *w, const WalkScope *s, const Op *op, const Layout 
   Val value = declares ? op->in[0] : op->out;
   if (op->kind == OP_param) keep_weight(p, value, layout, stage);
   if (w->states.n > p->states) {
-    bool trained = !declares && zero_is_storage(w->m, op);
-    double *kept = trained ? &p->sums[stage].params : &p->sums[stage].state,
+    bool weight = !declares && op->kind == OP_read && op_is_of_weight(w->m, op);
+    double *kept = weight ? &p->sums[stage].params : &p->sums[stage].state,
            bytes = cost_bytes(p->c, type_of(s->f, value), layout);
     *kept += bytes;
     keep_state(p, op, bytes, layout, stage);

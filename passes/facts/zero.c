@@ -8,7 +8,11 @@ struct ZeroUpdates {
   const bool *storage; /* by operation */
 };
 
-bool zero_is_storage(Module *m, const Op *op) { return op->kind == OP_read && op_is_of_weight(m, op); }
+bool zero_is_storage(Module *m, const Op *op) {
+  if (op->kind != OP_read || !op_is_of_weight(m, op)) return false;
+  const Param *p = module_param(m, module_state(m, op_str(op, AT_name))->param);
+  return p && p->trainable;
+}
 
 const bool *zero_forms(Arena *a, Module *m, const Func *f) {
   bool *form = ARENA_ARRAY(a, bool, f->ops.n + 1);

@@ -29,13 +29,16 @@ static inline bool zero_keeps_elements(OpKind k) {
   return k == OP_cast || k == OP_transpose || k == OP_reshape || k == OP_copy;
 }
 
-/* True if the operation reads a trained weight. */
+/* True if the operation reads a trained weight.  A statistic of the data, as of a batch norm, is none: it stays
+ * whole. */
 bool zero_is_storage(Module *m, const Op *op);
 /* By operation: true if it reads a trained weight, or changes its type, order or shape.  In the arena.
  */
 const bool *zero_forms(Arena *a, Module *m, const Func *f);
-/* True if the operation accumulates a gradient, or the loss. */
+/* True if the operation accumulates a gradient, the loss, or a statistic of the data. */
 static inline bool zero_is_gradient(const Op *op) { return op->kind == OP_accumulate; }
+/* True for gradients alone, which --zero places. */
+static inline bool zero_places(const Op *op) { return op->kind == OP_accumulate && phase_backward(op->phase); }
 
 /* Returns the number of parts into which these axes split the operation's dimensions. */
 double zero_parts(const Mesh *mesh, const Rule *r, const Strategy *s, uint32_t axes);

@@ -29,17 +29,20 @@ _Static_assert(0
                "the places of degrees.def are 0 to DEGREE_COUNT - 1");
 #undef DEGREE
 
+/* A product of an update, as Muon's, has no data, so it says nothing about the degrees. */
+static bool product_of_model(const Op *op) { return op_is_contraction(op->kind) && op->phase != PH_step; }
+
 Shares shares_of(CostModel *cost, const Func *f, const Rule *const *rules, const OpLabels *labels,
                  const Strategy *strategies) {
   Shares x = {0};
   bool contractions = false;
   Arena *scratch = arena_new();
   const LoopCosts *loops = cost_loops(scratch, cost, f, NULL);
-  for (size_t i = 0; i < f->ops.n; i++) contractions |= op_is_contraction(f->ops.items[i].kind);
+  for (size_t i = 0; i < f->ops.n; i++) contractions |= product_of_model(&f->ops.items[i]);
   for (size_t i = 0; i < f->ops.n; i++) {
     const Op *op = &f->ops.items[i];
     if (op_is_source(op->kind)) continue;
-    bool decides = !contractions || op_is_contraction(op->kind);
+    bool decides = !contractions || product_of_model(op);
     double flops = cost_op_runs(cost, loops, f, i, rules[i], &(Strategy){0}).flops;
     if (decides) x.all += flops;
     if (decides && labels_include(&labels[i], rules[i], LABEL_EXPERT)) x.of_experts += flops;

@@ -125,23 +125,32 @@ static int factor_of_operand(Module *m, const Func *f, const Strategy *made, con
   for (int d = 0; d < l->rank; d++)
     for (int i = 0; i < l->dims[d].n; i++)
       if (l->dims[d].axes[i] == axis && r->operands[k].dims[d].n) return r->operands[k].dims[d].f[0];
+  const bool accumulates = op->kind == OP_accumulate && m->mesh.axes[axis].temporal;
   for (int i = 0; i < r->nfactors && (l->partial_axes >> axis & 1u); i++)
-    if (r->factors[i].operands >> k & 1u) return i;
+    if (r->factors[i].operands >> k & 1u && (!accumulates || r->factors[i].kind == FK_ACCUMULATE)) return i;
   return -1;
 }
 
+static bool accumulates_any(const Func *f) {
+  for (size_t i = 0; i < f->ops.n; i++)
+    if (f->ops.items[i].kind == OP_accumulate) return true;
+  return false;
+}
+
 /* Splits over micro-batches cannot be joined again, so an operation without a counterpart is split by them like its
- * operands. */
-static Strategy cut_as_operands(Module *m, const Func *f, const Strategy *made, const Op *op) {
+ * operands.  In the evaluation of training, where these operations read logits, also by all other axes. */
+static Strategy cut_as_operands(Module *m, const Func *f, bool all, const Strategy *made, const Op *op) {
   const Rule *r = rule_of(m, f, op);
   Strategy out = {0};
-  for (int a = 0; a < m->mesh.naxes; a++)
-    for (int k = 0; m->mesh.axes[a].temporal && k < op->nin && !out.n; k++) {
+  for (int a = 0; a < m->mesh.naxes; a++) {
+    const int before = out.n;
+    for (int k = 0; (all || m->mesh.axes[a].temporal) && k < op->nin && out.n == before; k++) {
       int factor = factor_of_operand(m, f, made, op, r, k, a);
       if (factor < 0) continue;
-      out = (Strategy){.n = 1, .picks = {{(uint8_t)a, (uint8_t)factor}}};
-      if (!strategy_legal(&m->mesh, r, &out, NULL)) out.n = 0;
+      out.picks[out.n++] = (Pick){(uint8_t)a, (uint8_t)factor};
+      if (!strategy_legal(&m->mesh, r, &out, NULL)) out.n--;
     }
+  }
   return out;
 }
 
@@ -186,6 +195,7 @@ static int loop_stage(const Carrying *c, const Loop *l) {
 int plan_carry(Module *m, const Func *planned, const Strategy *strategies, const int *stages, const Func *other,
                Strategy *out_strategies, int *out_stages) {
   int without = 0, stage = 0;
+  const bool all = accumulates_any(other);
   Arena *scratch = arena_new();
   Loops loops = loops_of(scratch, other);
   const Twins twins = twins_of(scratch, planned);
@@ -195,7 +205,7 @@ int plan_carry(Module *m, const Func *planned, const Strategy *strategies, const
     int twin = counterpart(&twins, op, i);
     const Op *state = twin < 0 ? written_to(other, op) : NULL;
     if (state) twin = counterpart(&twins, state, i);
-    out_strategies[i] = twin < 0 ? cut_as_operands(m, other, out_strategies, op) : (Strategy){0};
+    out_strategies[i] = twin < 0 ? cut_as_operands(m, other, all, out_strategies, op) : (Strategy){0};
     int inside = op->kind == OP_leave ? loops_reads_in(&loops, other, i) : loops.of[i],
         around = loops_entered(&loops, inside, -1);
     if (around >= 0 && loops.items[around].begin == i) stage = loop_stage(&c, &loops.items[around]);

@@ -3,7 +3,8 @@
  * Entries that are planned together have strategies of their own.  Otherwise the choices for the planned entry are
  * carried to another entry by name: an operation of the same name and kind gets the same strategy, weights and state
  * the same layout, everything the same stage, and a loop the latest stage of its operations.  Operations without a
- * counterpart are replicated in the latest stage of their operands.
+ * counterpart are replicated in the latest stage of their operands; in the evaluation of training they are split like
+ * their operands.
  */
 #ifndef APC_PASSES_PLAN_ENTRIES_H
 #define APC_PASSES_PLAN_ENTRIES_H

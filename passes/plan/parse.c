@@ -169,12 +169,32 @@ static const char *not_again(const Fitting *p, const PlanFileOp *line, const Op 
               : NULL;
 }
 
+static bool is_of_packed(const char *name) {
+  static const char end[] = ".packed";
+  size_t n = strlen(name);
+  return n >= sizeof end - 1 && strcmp(name + n - (sizeof end - 1), end) == 0;
+}
+
+/* Says how the graph differs from the one that the plan was made for, as far as names tell. */
+static void help_other_graph(const Fitting *p) {
+  bool here = false, there = false;
+  if (p->same_graph) return;
+  for (size_t i = 0; i < p->f->ops.n && !here; i++) here = p->f->ops.items[i].kind == OP_packed_dot;
+  for (size_t i = 0; i < p->file->ops.n && !there; i++) there = is_of_packed(p->file->ops.items[i].glob);
+  if (here != there)
+    diag_help(p->d, "the plan was made %s --weights-dtype, which changes the graph: plan again %s it, or %s",
+              here ? "without" : "with", here ? "with" : "without", here ? "leave it out" : "give it here too");
+  else
+    diag_help(p->d, "the plan was made for another graph: another model, or other options; plan again (--save-plan)");
+}
+
 static bool refuse_strategy(const Fitting *p, const PlanFileOp *line, size_t op, const char *why) {
   Text rule = {.arena = p->m->arena};
   rule_print(p->m, &rule, p->rules[op]);
   diag_error(p->d, DIAG_plan_strategy, line->strategy_loc, "\"%s\" (%s) cannot have %s: %s", p->f->ops.items[op].name,
              op_name(p->f->ops.items[op].kind), line->strategy, why);
   diag_note(p->d, (Loc){0}, "its rule is %s", text_str(&rule));
+  help_other_graph(p);
   return false;
 }
 

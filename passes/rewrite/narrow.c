@@ -330,6 +330,25 @@ static bool rewrite(Narrow *n, const Op *op, bool narrow) {
   return true;
 }
 
+/* A cast inside a derivative follows what the derivative follows (passes/facts/mirror.h). */
+static void follow_casts(const Narrow *n) {
+  Func *f = n->r.b.f;
+  Arena *scratch = arena_new();
+  const char **user = ARENA_ARRAY(scratch, const char *, f->values.n); /* by value: whose derivative reads it */
+  for (size_t i = 0; i < f->ops.n; i++)
+    for (int k = 0; k < f->ops.items[i].nin; k++) {
+      const char **have = &user[f->ops.items[i].in[k]], *name = f->ops.items[i].mirror.name;
+      *have = name && (!*have || strcmp(*have, name) == 0) ? name : "";
+    }
+  for (size_t i = 0; i < f->ops.n; i++) {
+    Op *op = &f->ops.items[i];
+    if (op->kind != OP_cast || op->mirror.name || !user[op->out]) continue;
+    const Mirror of = op_of(f, op->in[0])->mirror;
+    if (of.name && of.operand == MIRROR_INSIDE && strcmp(of.name, user[op->out]) == 0) op->mirror = of;
+  }
+  arena_free(scratch);
+}
+
 static bool rewrite_all(Narrow *n, Diags *diags) {
   n->r = rewrite_start(n->m, n->f, diags);
   for (size_t i = 0; i < n->f->ops.n; i++)
@@ -339,6 +358,7 @@ static bool rewrite_all(Narrow *n, Diags *diags) {
     Val v = n->f->outputs.items[i].value;
     if (is_f32(n, v)) n->r.map[v] = as(n, v, DT_f32);
   }
+  follow_casts(n);
   rewrite_finish(&n->r);
   return diags->errors == 0;
 }

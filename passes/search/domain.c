@@ -52,6 +52,7 @@ static bool pick_allowed(const Making *k, Pick p) {
   if (f->kind == FK_LINEAR) return shape_linear_is_useful(k->in->shape, k->op, f);
   /* The placement of a weight and its gradient does not depend on the meaning of their dimensions. */
   if (k->op->kind == OP_param || k->storage || k->form || k->gradient) return true;
+  if (k->op->phase == PH_step && op_is_contraction(k->op->kind)) return true; /* nor do products of an update */
   if (use->labels >> l & 1u) return true;
   if (l == LABEL_BATCH && use->batch_too)
     return !(op_is_contraction(k->op->kind) && labels_include(k->labels, k->rule, LABEL_EXPERT));
@@ -206,7 +207,7 @@ static Making making_of(const GraphInput *in, int class) {
   /* In stage 3 the weight itself is gathered: a program would begin to gather right after the cast, and the gathered
    * value would be live from there on. */
   k.form = in->shape->form[index] && in->zero - 1 != ZERO_AT_USE;
-  k.gradient = zero_is_gradient(k.op);
+  k.gradient = zero_places(k.op);
   return k;
 }
 

@@ -96,9 +96,10 @@ void search_no_choice(const Search *s, Outcome *o) {
   const char *what = o->c.micro > 1 ? needs_whole(s) : NULL;
   bool fits = s->resident <= s->limit;
   o->joined = fits && o->c.micro > 1;
-  o->why_not = fits ? arena_printf(s->arena, "the results of %d micro-batches would have to be joined%s%s", o->c.micro,
-                                   what ? ": " : "", what ? what : "")
-                    : too_large(s);
+  o->why_not = !fits       ? too_large(s)
+               : o->joined ? arena_printf(s->arena, "the results of %d micro-batches would have to be joined%s%s",
+                                          o->c.micro, what ? ": " : "", what ? what : "")
+                           : "no choice of layouts satisfies all that is forced";
 }
 
 /* ---- the message */

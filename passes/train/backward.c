@@ -226,7 +226,7 @@ static size_t *first_uses(Arena *a, const Func *f) {
   return first;
 }
 
-bool train_backward(Builder *b, const TrainWeights *weights, Val loss, TrainedList *list) {
+bool train_backward(Builder *b, const TrainWeights *weights, Val loss, Val seed, TrainedList *list) {
   Arena *a = b->m->arena;
   size_t nvalues = b->f->values.n;
   Backward w = {.b = b, .nops = b->f->ops.n, .weights = weights, .ok = true};
@@ -237,7 +237,7 @@ bool train_backward(Builder *b, const TrainWeights *weights, Val loss, TrainedLi
   find_data(&w);
   find_leading(&w, list);
   b->prefix = "loss.grad.", b->phase = PH_bwd;
-  w.gradients[loss] = build_splat(b, type_of(b->f, loss), 1);
+  w.gradients[loss] = seed ? build_cast(b, seed, type_of(b->f, loss)->dtype) : build_splat(b, type_of(b->f, loss), 1);
   const size_t *first_use = first_uses(a, b->f);
   bool built = true;
   for (size_t i = w.nops; i-- > 0 && built;) {

@@ -7,7 +7,8 @@
  *   NAME           an output of the model, a float scalar
  *
  * With label smoothing s the target is 1 - s of the label plus s / classes of every class (the label included), so the
- * loss is (1 - s) cross-entropy + s (log-sum-exp - mean of the logits).  The cross-entropy of a label that is no class
+ * loss is (1 - s) cross-entropy + s (log-sum-exp - mean of the logits).  z_loss=z adds z log-sum-exp^2, which keeps it
+ * near 0 (Chowdhery et al., 2022).  The cross-entropy of a label that is no class
  * is the log-sum-exp.
  *
  * The computation is in f32 or wider.  If all labels are ignored, the loss is 0 / 0 = NaN.
@@ -35,7 +36,7 @@ static Val wide(Builder *b, Val x) { return build_cast(b, x, type_of(b->f, x)->d
 static Loss total_over(Builder *b, Val x, Val count) {
   Val sum = all_sum(b, x);
   sum = sum ? build_op(b, &(OpSpec){.kind = OP_accumulate, .nin = 1, .in = &sum}) : 0;
-  return sum ? (Loss){build_binary(b, OP_div, sum, count), count} : (Loss){0};
+  return sum ? (Loss){.value = build_binary(b, OP_div, sum, count), .count = count} : (Loss){0};
 }
 
 static Loss mean(Builder *b, Val x) {
@@ -65,32 +66,57 @@ static Val evenly(Builder *b, Val x, Val labels) {
   return build_binary(b, OP_sub, all, build_binary(b, OP_div, sum, classes));
 }
 
+/* 1 for each label that counts and whose class has the largest logit, else 0.  A label that does not count has class 0.
+ */
+static Val correct(Builder *b, Val x, Val kept, Val label) {
+  const Type *t = type_of(b->f, x);
+  const Expr *dims[MAX_RANK];
+  const int last = t->rank - 1;
+  for (int d = 0; d < t->rank; d++) dims[d] = d == last ? ex_const(b->m, 1) : t->dims[d];
+  const Attr at[] = {attr_i(AT_axis, last), attr_e(AT_start, ex_const(b->m, 0))};
+  const Val in[] = {x, build_reshape(b, label, t->rank, dims)};
+  Val most = build_reduce(b, RED_MAX, x, 1, &last);
+  Val own = build_op(b, &(OpSpec){.kind = OP_take, .nin = 2, .in = in, .nattrs = 2, .attrs = at});
+  own = own ? build_reshape(b, own, last, t->dims) : 0;
+  return build_cast(b, build_binary(b, OP_and, kept, build_binary(b, OP_ge, own, most)), t->dtype);
+}
+
 static Val weighted(Builder *b, Val x, double by) { return build_binary(b, OP_mul, x, number(b, x, by)); }
 
-static Loss cross_entropy(Builder *b, Val logits, const LossOptions *o) {
+static Loss cross_entropy(Builder *b, Val logits, const LossOptions *o, bool evaluates) {
   const Type *t = type_of(b->f, logits);
   const Type *rows = type_get(b->m, DT_i64, t->rank - 1, t->dims);
   Val x = wide(b, logits), labels = build_input(b, "labels", rows);
   Val kept = build_binary(b, OP_ne, labels, number(b, labels, o->ignore));
   Val label = select(b, kept, labels, number(b, labels, 0));
-  Val each = entropy_of(b, x, label);
+  Val each = entropy_of(b, x, label), count, entropy = 0;
+  Loss loss;
+  if (evaluates && (o->label_smoothing > 0 || o->z_loss > 0)) entropy = select(b, kept, each, number(b, each, 0));
   if (o->label_smoothing > 0)
     each = build_binary(b, OP_add, weighted(b, each, 1 - o->label_smoothing),
                         weighted(b, evenly(b, x, labels), o->label_smoothing));
+  if (o->z_loss > 0) {
+    Val all = entropy_of(b, x, number(b, labels, -1));
+    each = build_binary(b, OP_add, each, weighted(b, build_binary(b, OP_mul, all, all), o->z_loss));
+  }
   Val counted = select(b, kept, each, number(b, each, 0));
-  return total_over(b, counted, count_kept(b, labels, o->ignore, type_of(b->f, x)->dtype));
+  count = count_kept(b, labels, o->ignore, type_of(b->f, x)->dtype);
+  loss = total_over(b, counted, count);
+  if (entropy) loss.entropy = total_over(b, entropy, count).value;
+  if (evaluates) loss.accuracy = total_over(b, correct(b, x, kept, label), count).value;
+  return loss;
 }
 
-static Loss squares(Builder *b, Val y, const LossOptions *o) {
-  (void)o;
+static Loss squares(Builder *b, Val y, const LossOptions *o, bool evaluates) {
+  (void)o, (void)evaluates;
   Val x = wide(b, y), labels = build_input(b, "labels", type_of(b->f, x));
   Val difference = build_binary(b, OP_sub, x, labels);
   return mean(b, build_binary(b, OP_mul, difference, difference));
 }
 
 /* max(x, 0) - x z + log(1 + exp(-|x|)): no overflow. */
-static Loss binary(Builder *b, Val y, const LossOptions *o) {
-  (void)o;
+static Loss binary(Builder *b, Val y, const LossOptions *o, bool evaluates) {
+  (void)o, (void)evaluates;
   Val x = wide(b, y), labels = build_input(b, "labels", type_of(b->f, x));
   Val rest = build_unary(b, OP_log1p, build_unary(b, OP_exp, build_unary(b, OP_neg, build_unary(b, OP_abs, x))));
   Val positive = build_unary(b, OP_relu, x), product = build_binary(b, OP_mul, x, labels);
@@ -104,7 +130,8 @@ static Loss own(Builder *b, const char *loss, size_t n, const Output *outputs) {
     const Type *t = type_of(b->f, outputs[i].value);
     if (t->rank == 0 && dtype_is_float(t->dtype)) {
       Val x = wide(b, outputs[i].value);
-      return (Loss){build_op(b, &(OpSpec){.kind = OP_accumulate, .nin = 1, .in = &x}), number(b, x, 1)};
+      return (Loss){.value = build_op(b, &(OpSpec){.kind = OP_accumulate, .nin = 1, .in = &x}),
+                    .count = number(b, x, 1)};
     }
     Text text = {.arena = b->m->arena};
     type_print(b->m, &text, t);
@@ -123,8 +150,8 @@ static bool has_input(const Func *f, const char *name) {
   return false;
 }
 
-bool train_loss(Builder *b, const char *loss, size_t n, const Output *outputs, Loss *out) {
-  static Loss (*const build[LOSS_own])(Builder * b, Val y, const LossOptions *o) = {
+bool train_loss(Builder *b, const char *loss, size_t n, const Output *outputs, bool evaluates, Loss *out) {
+  static Loss (*const build[LOSS_own])(Builder * b, Val y, const LossOptions *o, bool evaluates) = {
       [LOSS_cross_entropy] = cross_entropy, [LOSS_mse] = squares, [LOSS_bce] = binary};
   LossOptions o;
   if (!train_loss_parse(b->m->arena, loss, &o, b->diags)) return false;
@@ -137,5 +164,5 @@ bool train_loss(Builder *b, const char *loss, size_t n, const Output *outputs, L
   if (has_input(b->f, "labels"))
     return diag_error(b->diags, DIAG_usage_value, (Loc){0}, "the model has an input 'labels', which --train %s adds",
                       o.name);
-  return *out = build[o.kind](b, outputs[0].value, &o), out->value != 0;
+  return *out = build[o.kind](b, outputs[0].value, &o, evaluates), out->value != 0;
 }

@@ -92,6 +92,7 @@ static void defaults(Arena *a, Optimizer *o) {
   }
   o->lr = kinds[o->kind].lr, o->weight_decay = kinds[o->kind].weight_decay;
   o->beta2 = o->kind == OPTIMIZER_lion ? 0.99 : 0.999;
+  o->momentum = o->kind == OPTIMIZER_muon ? 0.95 : 0;
 }
 
 static bool set_number(const char *text, Optimizer *o, int i, const char *value, size_t n, Diags *d) {
@@ -140,12 +141,29 @@ static bool find_kind(const char *text, size_t n, Optimizer *o, Diags *d) {
   return false;
 }
 
-/* A falling learning rate needs to know its last step. */
+/* Sets what other settings imply: the cooldown of wsd, the rise of one_cycle. */
+static void complete(Optimizer *o) {
+  if (isnan(o->cooldown)) o->cooldown = fmax(1, floor(o->steps / 10));
+  if (strcmp(o->schedule, "one_cycle") == 0 && o->warmup == 0) o->warmup = 0.3 * o->steps;
+}
+
+/* A learning rate that moves needs to know its last step. */
 static bool check_together(const char *text, const Optimizer *o, Diags *d) {
-  bool falls = strcmp(o->schedule, "constant") != 0;
-  if (falls && o->steps <= o->warmup)
-    return diag_error(d, DIAG_usage_value, (Loc){0}, "--optimizer %s: schedule=%s needs steps=N, more than warmup",
-                      text, o->schedule);
+  const char *needs = NULL;
+  if (strcmp(o->schedule, "constant") != 0 && o->steps <= o->warmup) needs = "steps=N, more than warmup";
+  else if (strcmp(o->schedule, "wsd") == 0 && o->warmup + o->cooldown > o->steps)
+    needs = "warmup and cooldown in steps";
+  else if (strcmp(o->schedule, "one_cycle") == 0 && o->warmup <= 1) needs = "a warmup of more than one step";
+  else if (strcmp(o->schedule, "one_cycle") == 0 && o->min_lr > 0) needs = "final_div in place of min_lr";
+  if (needs)
+    return diag_error(d, DIAG_usage_value, (Loc){0}, "--optimizer %s: schedule=%s needs %s", text, o->schedule, needs);
+  if (o->kind == OPTIMIZER_muon && o->lr == 0)
+    return diag_error(d, DIAG_usage_value, (Loc){0}, "--optimizer %s: lr must be above 0", text);
+  if (o->ns_steps != rint(o->ns_steps))
+    return diag_error(d, DIAG_usage_value, (Loc){0}, "--optimizer %s: ns_steps must be a whole number", text);
+  if (strcmp(o->noise, "yes") == 0 && (o->kind == OPTIMIZER_sgd || o->kind == OPTIMIZER_adafactor))
+    return diag_error(d, DIAG_usage_value, (Loc){0},
+                      "--optimizer %s: noise=yes needs the mean gradient of adamw, lion or muon", text);
   if (o->min_lr > o->lr) return diag_error(d, DIAG_usage_value, (Loc){0}, "--optimizer %s: min_lr is above lr", text);
   return true;
 }
@@ -157,7 +175,9 @@ bool optimizer_parse(Arena *a, const char *text, Optimizer *o, Diags *d) {
   size_t n = strcspn(at, "(");
   if (!find_kind(text, n, o, d)) return false;
   defaults(a, o);
-  return each_setting(a, "--optimizer", text, at + n, set, o, d) && check_together(text, o, d);
+  if (!each_setting(a, "--optimizer", text, at + n, set, o, d)) return false;
+  complete(o);
+  return check_together(text, o, d);
 }
 
 /* ---- losses */

@@ -62,9 +62,14 @@ static Val copy_write(Rewrite *r, const Op *op, WrittenList *written) {
   return v;
 }
 
-static void write_statistics(Rewrite *r, const WrittenList *written) {
+/* A step that does not count (`finite`) leaves them, as its gradients may come from values that overflowed. */
+static void write_statistics(Rewrite *r, const WrittenList *written, Val finite) {
   r->b.phase = PH_step;
-  for (size_t i = 0; i < written->n; i++) build_write(&r->b, written->items[i].name, written->items[i].value);
+  for (size_t i = 0; i < written->n; i++) {
+    const Written *w = &written->items[i];
+    Val v = finite ? train_if_counts(&r->b, finite, w->value, build_read(&r->b, w->name)) : w->value;
+    build_write(&r->b, w->name, v);
+  }
   r->b.phase = PH_fwd;
 }
 
@@ -117,7 +122,7 @@ static void drop_idle(Rewrite *r, TrainedList *list) {
   list->n = n;
 }
 
-static const char *const added[] = {"eval", "weights", "states", "restore"};
+static const char *const added[] = {"eval", "weights", "states", "restore", "averages", "adapter"};
 
 /* Finds the entry to train; *eval becomes the model's own entry for evaluation, NULL if it has none. */
 static Func *find_entry(Module *m, const Func **eval, Diags *diags) {
@@ -150,17 +155,41 @@ static Func *find_entry(Module *m, const Func **eval, Diags *diags) {
 
 /* ---- further entries */
 
+/* The weight, or its state if it is trained. */
+static Val current(Builder *b, const char *weight) {
+  const State *s = module_state(b->m, weight);
+  return s && s->param ? build_read(b, weight) : build_param(b, weight);
+}
+
 /* Adds entry `weights`, which returns all weights of the model file, also those that are not trained.  A weight that is
  * another one transposed is left out, and one that repeats a part is that part (frontend/onnx/import_ties.c reads
- * both). */
+ * both).  Adapters are added to their weights. */
 static void add_weights_entry(const TrainWeights *w) {
   Module *m = w->m;
   Builder b = builder_new(m, module_func_add(m, "weights", 1), w->diags);
   b.phase = PH_pre; /* independent of micro-batches */
   for (size_t i = 0; i < m->params.n; i++) {
     const char *name = m->params.items[i].name, *from = train_stored(w, name);
-    const State *s = from ? module_state(m, from) : NULL;
-    if (from) build_output(&b, name, s && s->param ? build_read(&b, from) : build_param(&b, from), NULL);
+    if (!from || lora_is_part(w->o->lora, name)) continue;
+    const LoraMade *adapter = lora_of(w->o->lora, name);
+    Val v = current(&b, from);
+    if (adapter) v = lora_merged(&b, adapter, v, current(&b, adapter->a), current(&b, adapter->b));
+    build_output(&b, name, v, NULL);
+  }
+  builder_end(&b);
+}
+
+/* Adds entry `averages`, which returns what `weights` does, with the average of each trained weight in its place. */
+static void add_averages_entry(const TrainWeights *w) {
+  Module *m = w->m;
+  if (!(w->o->optimizer.ema > 0)) return;
+  Builder b = builder_new(m, module_func_add(m, "averages", 1), w->diags);
+  b.phase = PH_pre;
+  for (size_t i = 0; i < m->params.n; i++) {
+    const char *name = m->params.items[i].name, *from = train_stored(w, name);
+    if (!from) continue;
+    const char *average = arena_printf(m->arena, "%s:ema", from);
+    build_output(&b, name, module_state(m, average) ? build_read(&b, average) : current(&b, from), NULL);
   }
   builder_end(&b);
 }
@@ -197,15 +226,15 @@ static const Output *mapped_outputs(const Rewrite *r) {
   return outputs;
 }
 
-static bool add_loss(Rewrite *r, const TrainOptions *o, Loss *loss) {
+static bool add_loss(Rewrite *r, const TrainOptions *o, bool evaluates, Loss *loss) {
   r->b.prefix = "loss.";
-  bool ok = train_loss(&r->b, o->loss, r->old->outputs.n, mapped_outputs(r), loss);
+  bool ok = train_loss(&r->b, o->loss, r->old->outputs.n, mapped_outputs(r), evaluates, loss);
   r->b.prefix = NULL;
   return ok;
 }
 
-/* Adds entry `eval`, which computes the loss with the current weights, and the number of rows or labels it is averaged
- * over. */
+/* Adds entry `eval`, which computes the loss with the current weights, the number of rows or labels it is averaged
+ * over, and for classes the share of labels that are right. */
 static bool add_eval_entry(const TrainWeights *w, const Func *f) {
   Module *m = w->m;
   Diags *diags = w->diags;
@@ -213,12 +242,14 @@ static bool add_eval_entry(const TrainWeights *w, const Func *f) {
   TrainedList list = {0};
   Loss loss;
   WrittenList written = {0};
-  if (!copy_forward(&r, w, 0, &list, &written) || !add_loss(&r, w->o, &loss)) return false;
+  if (!copy_forward(&r, w, 0, &list, &written) || !add_loss(&r, w->o, true, &loss)) return false;
   if (written.n)
     return diag_error(diags, DIAG_train, (Loc){0}, "entry 'eval' writes '%s'; evaluation must not change states",
                       written.items[0].name);
   build_output(&r.b, "loss", loss.value, NULL);
   build_output(&r.b, "count", loss.count, NULL);
+  if (loss.accuracy) build_output(&r.b, "accuracy", loss.accuracy, NULL);
+  if (loss.entropy) build_output(&r.b, "entropy", loss.entropy, NULL);
   builder_end(&r.b);
   r.b.f->name = added[0];
   for (size_t i = 0; i < m->funcs.n; i++)
@@ -233,6 +264,8 @@ static bool add_eval_entry(const TrainWeights *w, const Func *f) {
 static bool add_entries(const TrainWeights *w, const Func *f) {
   if (!add_eval_entry(w, f)) return false;
   add_weights_entry(w);
+  add_averages_entry(w);
+  lora_entry(w->m, w->o->lora, w->diags);
   add_states_entry(w->m, w->diags);
   add_restore_entry(w->m, w->diags);
   return true;
@@ -251,14 +284,15 @@ bool train_step(Module *m, const TrainOptions *o, Diags *diags) {
     if (f->ops.items[i].kind == OP_input && strcmp(op_str(&f->ops.items[i], AT_name), "step") == 0)
       return diag_error(diags, DIAG_train, (Loc){0}, "the model has an input 'step', which training adds");
   Val steps = build_input(&r.b, "step", type_get(m, DT_i64, 0, NULL));
-  if (!copy_forward(&r, &w, steps, &list, &written) || !add_loss(&r, o, &loss) ||
-      !train_backward(&r.b, &w, loss.value, &list))
+  Val scale = 0, finite = 0;
+  if (!copy_forward(&r, &w, steps, &list, &written) || !add_loss(&r, o, false, &loss) ||
+      (o->scaled && !train_scale(&r.b, &o->optimizer, &scale)) || !train_backward(&r.b, &w, loss.value, scale, &list))
     return false;
   drop_idle(&r, &list);
   if (!list.n) return diag_error(diags, DIAG_train, (Loc){0}, "the loss depends on no weight that is trained");
   build_output(&r.b, "loss", loss.value, NULL);
-  if (!train_update(&r.b, &o->optimizer, steps, &list)) return false;
-  write_statistics(&r, &written);
+  if (!train_update(&r.b, &o->optimizer, steps, scale, &list, &finite)) return false;
+  write_statistics(&r, &written, finite);
   builder_end(&r.b);
   for (size_t i = 0; i < m->funcs.n; i++)
     if (m->funcs.items[i] == f) m->funcs.items[i] = r.b.f;

@@ -8,6 +8,7 @@
 #define APC_PASSES_TRAIN_TRAIN_H
 
 #include "ir/training.h"
+#include "passes/train/lora.h"
 
 typedef enum OptimizerKind {
 #define OPTIMIZER(name, ...) OPTIMIZER_##name,
@@ -44,10 +45,12 @@ typedef struct TrainReport {
 } TrainReport;
 
 typedef struct TrainOptions {
+  bool scaled;      /* the loss is scaled for gradients in f16 */
   const char *loss; /* a loss of losses.def with settings, or an output of the model: a float scalar */
   Optimizer optimizer;
   const TrainingRules *rules; /* the user's rules for weights; NULL if none */
   const TrainingFacts *facts; /* facts that the front end found about weights; NULL if none */
+  const LoraRules *lora;      /* the adapters that the model has; NULL if none */
   TrainReport *report;        /* filled; NULL if not needed */
 } TrainOptions;
 
@@ -78,10 +81,14 @@ typedef struct TrainedList {
 typedef struct Loss {
   Val value;
   Val count; /* the number of labels or elements that the loss is averaged over; 1 for a loss of the model's own */
+  /* for evaluation, with labels that are classes; else 0 */
+  Val accuracy; /* the share of labels that count whose class has the largest logit */
+  Val entropy;  /* the mean cross-entropy, if the loss smooths the labels */
 } Loss;
 
-/* loss.c: builds the loss of the forward pass's outputs, and adds the input `labels`.  False after a diagnostic. */
-bool train_loss(Builder *b, const char *loss, size_t n, const Output *outputs, Loss *out);
+/* loss.c: builds the loss of the forward pass's outputs, and adds the input `labels`; `evaluates`: more than the loss
+ * is built.  False after a diagnostic. */
+bool train_loss(Builder *b, const char *loss, size_t n, const Output *outputs, bool evaluates, Loss *out);
 
 /* weights.c: how the weights of a model are trained: separately, tied to another, in part, or not at all. */
 typedef struct TrainWeights {
@@ -106,17 +113,22 @@ Val train_value(const TrainWeights *w, Builder *b, TrainedList *list, const Op *
 const char *train_stored(const TrainWeights *w, const char *name);
 void train_report(const TrainWeights *w);
 
-/* backward.c: builds, after `loss`, the accumulated gradients of `loss` for every value in `list`; a gradient stays 0
- * if the loss does not depend on the value.  Padding rows of tables get no gradient from look-ups.  False after
- * diagnostics, one for every operation without a derivative. */
-bool train_backward(Builder *b, const TrainWeights *weights, Val loss, TrainedList *list);
+/* backward.c: builds, after `loss`, the accumulated gradients of `seed` (0: 1) times `loss` for every value in `list`;
+ * a gradient stays 0 if the loss does not depend on the value.  Padding rows of tables get no gradient from look-ups.
+ * False after diagnostics, one for every operation without a derivative. */
+bool train_backward(Builder *b, const TrainWeights *weights, Val loss, Val seed, TrainedList *list);
 
 /* pieces.c: returns the sum of two gradients of one value as a concatenation, if both are padded with zeros where the
  * other has elements; else 0. */
 Val train_join_pieces(Builder *b, Val one, Val other);
 
-/* update.c: builds the writes to the states, and the outputs `grad_norm` and `lr`.  `steps`: the number of earlier
- * steps, an i64. */
-bool train_update(Builder *b, const Optimizer *o, Val steps, const TrainedList *list);
+/* update.c: adds the state of the scale of the loss, and reads it. */
+bool train_scale(Builder *b, const Optimizer *o, Val *scale);
+/* Builds the writes to the states, and the outputs `grad_norm` and `lr`.  `steps`: the number of earlier steps, an i64;
+ * `scale`: that of the loss whose gradients the list has, 0 if there is none.  Sets *finite to whether the step counts;
+ * 0: it does. */
+bool train_update(Builder *b, const Optimizer *o, Val steps, Val scale, TrainedList *list, Val *finite);
+/* `value` if the step counts, else `old`. */
+Val train_if_counts(Builder *b, Val finite, Val value, Val old);
 
 #endif

@@ -72,7 +72,8 @@ bool train_is_trained(const TrainWeights *w, const Param *p) {
   if (!p->trainable || !dtype_is_float(p->type->dtype)) return false;
   TrainingWish wish = training_wish(w->o->rules, p->name);
   if (wish != TRAINING_UNSAID) return wish == TRAINING_TRAINED;
-  return (!o->train || fnmatch(o->train, p->name, 0) == 0) && (!o->freeze || fnmatch(o->freeze, p->name, 0) != 0);
+  if (w->o->lora && !lora_is_part(w->o->lora, p->name)) return false;
+  return (!o->train || training_glob(o->train, p->name)) && !(o->freeze && training_glob(o->freeze, p->name));
 }
 
 /* ---- ties and parts */
@@ -244,6 +245,8 @@ static int64_t elements_of(const Param *p) {
 
 static const char *why_not(const TrainWeights *w, const Param *p) {
   if (train_is_trained(w, p)) return "the loss does not depend on it";
+  if (w->o->lora && training_wish(w->o->rules, p->name) == TRAINING_UNSAID && !lora_is_part(w->o->lora, p->name))
+    return "only the adapters of --lora are (--trainable NAME trains one)";
   return training_wish(w->o->rules, p->name) == TRAINING_FROZEN ? "excluded by --freeze"
                                                                 : "excluded by train= or freeze= of --optimizer";
 }

@@ -37,7 +37,7 @@ static bool has_own_weights(const Program *p, const ProgramInstr *x) {
   uint32_t buffer = p->tensors[weights_tensor(p, x)].buffer;
   if (x->kind != PI_conv || x->dim2 != CONV_OF_OUTPUT || p->buffers[buffer].class_ != PC_param) return false;
   for (uint32_t i = 0; i < p->n_params; i++)
-    if (p->params[i].buffer == buffer && p->params[i].trainable == PARAM_TRAINED) return false;
+    if (p->params[i].buffer == buffer && program_param_changes(&p->params[i])) return false;
   return true;
 }
 

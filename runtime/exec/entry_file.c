@@ -3,8 +3,11 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/checksum.h"
@@ -17,14 +20,23 @@ typedef struct EntryFile {
   Arena *arena;
   Safetensors *header;
   const char *path;
+  uint32_t rank;
   int fd;
   bool writes, states;
+  _Atomic uint64_t *beats; /* signs of life; NULL without a watchdog */
+  struct EntryCopy *copy;  /* parts are copied, and written later; else NULL */
   uint64_t unsynced;
+  uint64_t *sums; /* per output: checksum of this rank's parts; the executor's at the end */
+  uint32_t n_sums;
 } EntryFile;
 
-static RtStatus failed(const Executor *e, const char *path, bool writes, const char *why, RtError *error) {
-  return rt_error(error, RT_BAD_INPUT, "rank %u: %s: cannot %s the file: %s", e->options.rank, path,
-                  writes ? "write" : "read", why);
+static RtStatus copy_begin(EntryFile *f, RtError *error);
+static void copy_free(struct EntryCopy *c);
+static RtStatus close_file(EntryFile *f, RtStatus status, RtError *error);
+
+static RtStatus failed(const EntryFile *f, const char *why, RtError *error) {
+  return rt_error(error, RT_BAD_INPUT, "rank %u: %s: cannot %s the file: %s", f->rank, f->path,
+                  f->writes ? "write" : "read", why);
 }
 
 /* ---- opening */
@@ -74,58 +86,64 @@ static RtStatus open_header(const Executor *e, EntryFile *f, uint64_t mark, RtEr
 }
 
 RtStatus entry_file_open(Executor *e, const RequestFile *file, uint32_t kind, RtError *error) {
-  bool writes = kind == REQUEST_WRITE || kind == REQUEST_WRITE_STATES;
+  bool writes = request_writes(kind);
+  if (e->copy && kind == REQUEST_COPY) return rt_error(error, RT_INTERNAL, "a file is still being written");
   EntryFile *f = e->file = calloc(1, sizeof *f);
   if (!f) return rt_error(error, RT_FAILED, "out of memory");
-  *f = (EntryFile){
-      .arena = arena_new(), .path = file->path, .fd = -1, .writes = writes, .states = request_is_of_state_file(kind)};
+  *f = (EntryFile){.arena = arena_new(),
+                   .fd = -1,
+                   .rank = e->options.rank,
+                   .beats = exec_beats(e),
+                   .writes = writes,
+                   .states = request_is_of_state_file(kind)};
+  f->path = arena_strdup(f->arena, file->path); /* a copy is written when the request is over */
   RtStatus status = open_header(e, f, file->mark, error);
   if (status) return status;
   const ProgramEntry *entry = &e->p->entries[e->binding->entry];
-  free(e->sums.of);
-  e->sums.n = kind == REQUEST_WRITE ? entry->n_outputs : 0u;
-  e->sums.of = calloc(e->sums.n + 1u, sizeof *e->sums.of);
-  if (!e->sums.of) return rt_error(error, RT_FAILED, "out of memory");
+  f->n_sums = writes && !f->states ? entry->n_outputs : 0u;
+  f->sums = calloc(f->n_sums + 1u, sizeof *f->sums);
+  if (!f->sums) return rt_error(error, RT_FAILED, "out of memory");
   f->fd = open(f->path, (writes ? O_WRONLY : O_RDONLY) | O_CLOEXEC);
-  return f->fd >= 0 ? RT_OK : failed(e, f->path, writes, strerror(errno), error);
+  if (f->fd < 0) return failed(f, strerror(errno), error);
+  return kind == REQUEST_COPY ? copy_begin(f, error) : RT_OK;
 }
 
 /* ---- bytes */
 
-static RtStatus sync_file(const Executor *e, EntryFile *f, RtError *error) {
+static RtStatus sync_file(EntryFile *f, RtError *error) {
   f->unsynced = 0;
-  return fsync(f->fd) == 0 ? RT_OK : failed(e, f->path, true, strerror(errno), error);
+  return fsync(f->fd) == 0 ? RT_OK : failed(f, strerror(errno), error);
 }
 
-static RtStatus write_piece(const Executor *e, EntryFile *f, uint64_t at, const char *from, size_t n, RtError *error) {
+static RtStatus write_piece(EntryFile *f, uint64_t at, const char *from, size_t n, RtError *error) {
   for (f->unsynced += n; n;) {
     ssize_t done = pwrite(f->fd, from, n, (off_t)at);
     if (done < 0 && errno == EINTR) continue;
-    if (done < 0) return failed(e, f->path, true, strerror(errno), error);
+    if (done < 0) return failed(f, strerror(errno), error);
     from += done, at += (uint64_t)done, n -= (size_t)done;
   }
-  return f->unsynced < SYNC_EVERY ? RT_OK : sync_file(e, f, error);
+  return f->unsynced < SYNC_EVERY ? RT_OK : sync_file(f, error);
 }
 
-static RtStatus read_piece(const Executor *e, const EntryFile *f, uint64_t at, char *to, size_t n, RtError *error) {
+static RtStatus read_piece(const EntryFile *f, uint64_t at, char *to, size_t n, RtError *error) {
   if (read_at(f->fd, at, to, n)) return RT_OK;
-  return failed(e, f->path, false, errno == ENODATA ? "it is truncated" : strerror(errno), error);
+  return failed(f, errno == ENODATA ? "it is truncated" : strerror(errno), error);
 }
 
-static RtStatus move_run(const Executor *e, EntryFile *f, uint64_t at, char *data, size_t n, RtError *error) {
+static RtStatus move_run(EntryFile *f, uint64_t at, char *data, size_t n, RtError *error) {
   RtStatus status = RT_OK;
   for (size_t k; n && !status; at += k, data += k, n -= k) {
     k = n < PIECE ? n : PIECE;
-    status = f->writes ? write_piece(e, f, at, data, k, error) : read_piece(e, f, at, data, k, error);
-    if (exec_beats(e)) atomic_fetch_add(exec_beats(e), 1);
+    status = f->writes ? write_piece(f, at, data, k, error) : read_piece(f, at, data, k, error);
+    if (f->beats) atomic_fetch_add(f->beats, 1);
   }
   return status;
 }
 
 /* Moves a part, from `start` on, between contiguous `data` and its places in the file, in the longest runs that are
  * contiguous in both. */
-static RtStatus move_part(const Executor *e, EntryFile *f, const SafetensorsEntry *t, const int64_t *start,
-                          const int64_t *extents, char *data, uint64_t *sum, RtError *error) {
+static RtStatus move_part(EntryFile *f, const SafetensorsEntry *t, const int64_t *start, const int64_t *extents,
+                          char *data, uint64_t *sum, RtError *error) {
   int64_t at[TENSOR_MAX_RANK] = {0};
   size_t run = dtype_bytes(t->dtype), size = run;
   int outer = t->rank;
@@ -139,7 +157,7 @@ static RtStatus move_part(const Executor *e, EntryFile *f, const SafetensorsEntr
   for (;;) {
     uint64_t place = 0;
     for (int d = 0; d < t->rank; d++) place = place * (uint64_t)t->dims[d] + (uint64_t)(start[d] + at[d]);
-    RtStatus status = move_run(e, f, t->offset + place * size, data, run, error);
+    RtStatus status = move_run(f, t->offset + place * size, data, run, error);
     if (sum) *sum += checksum_part(place, data, run / size, size);
     int d = outer;
     while (d > 0 && ++at[d - 1] == extents[d - 1]) at[--d] = 0;
@@ -148,13 +166,134 @@ static RtStatus move_part(const Executor *e, EntryFile *f, const SafetensorsEntr
   }
 }
 
-/* ---- calls */
-
 static const SafetensorsEntry *tensor_of(const Executor *e, const DeviceCall *c) {
   const ProgramEntry *entry = &e->p->entries[e->binding->entry];
   uint32_t port = (c->kind == PI_feed ? entry->inputs : entry->outputs) + c->object;
   return safetensors_find(e->file->header, program_text(e->p, e->p->ports[port].name));
 }
+
+/* ---- a copy of the parts, which a thread writes beside later requests */
+
+typedef struct CopiedPart {
+  const SafetensorsEntry *tensor;
+  int64_t start[TENSOR_MAX_RANK], extents[TENSOR_MAX_RANK];
+  char *data;
+  uint64_t *sum;
+} CopiedPart;
+
+typedef struct EntryCopy {
+  EntryFile *file;
+  struct {
+    CopiedPart *items;
+    size_t n, cap;
+  } parts;
+  pthread_t thread;
+  _Atomic uint64_t moved; /* counts written pieces */
+  atomic_bool stopped, over;
+  RtStatus status; /* with `error`, when it is over */
+  RtError error;
+} EntryCopy;
+
+static RtStatus copy_begin(EntryFile *f, RtError *error) {
+  f->copy = calloc(1, sizeof *f->copy);
+  if (!f->copy) return rt_error(error, RT_FAILED, "out of memory");
+  f->copy->file = f;
+  return RT_OK;
+}
+
+/* Takes the part of a call: `part` itself if it is a copy already. */
+static RtStatus copy_add(const Executor *e, const DeviceCall *c, char *part, RtError *error) {
+  EntryFile *f = e->file;
+  const CallTensor *t = &c->tensors[0];
+  const size_t bytes = (size_t)t->elements * dtype_bytes((DType)t->dtype);
+  CopiedPart x = {.tensor = tensor_of(e, c), .data = part, .sum = &e->file->sums[c->object]};
+  if (e->host_memory) {
+    x.data = malloc(bytes + 1);
+    if (!x.data)
+      return rt_error(error, RT_FAILED, "out of memory: %zu bytes for a copy of what is written beside the steps",
+                      bytes);
+    memcpy(x.data, part, bytes);
+  }
+  for (int d = 0; d < x.tensor->rank; d++) x.start[d] = c->scalars[d], x.extents[d] = t->extents[d];
+  ARENA_PUSH(f->arena, &f->copy->parts, x);
+  if (f->beats) atomic_fetch_add(f->beats, 1);
+  return RT_OK;
+}
+
+/* The checksums of a file that ends become those of the last written file. */
+static void take_sums(Executor *e, EntryFile *f) {
+  free(e->sums.of);
+  e->sums.of = f->sums, e->sums.n = f->sums ? f->n_sums : 0;
+  f->sums = NULL;
+}
+
+static void copy_free(EntryCopy *c) {
+  for (size_t i = 0; c && i < c->parts.n; i++) free(c->parts.items[i].data);
+  free(c);
+}
+
+static void *write_copy(void *context) {
+  EntryCopy *c = context;
+  for (size_t i = 0; i < c->parts.n && !c->status; i++) {
+    CopiedPart *x = &c->parts.items[i];
+    c->status = atomic_load(&c->stopped)
+                    ? rt_error(&c->error, RT_ABORTED, "stopped")
+                    : move_part(c->file, x->tensor, x->start, x->extents, x->data, x->sum, &c->error);
+    free(x->data), x->data = NULL;
+  }
+  if (!c->status) c->status = sync_file(c->file, &c->error);
+  atomic_store(&c->over, true);
+  return NULL;
+}
+
+/* Starts the thread, without signals: those are for the rank. */
+static RtStatus copy_start(Executor *e, EntryFile *f, RtError *error) {
+  EntryCopy *c = f->copy;
+  sigset_t all, before;
+  f->beats = &c->moved;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  int why = pthread_create(&c->thread, NULL, write_copy, c);
+  pthread_sigmask(SIG_SETMASK, &before, NULL);
+  if (!why) return e->copy = c, RT_OK;
+  return close_file(f, rt_error(error, RT_FAILED, "rank %u: no thread to write a file: %s", f->rank, strerror(why)),
+                    error);
+}
+
+bool entry_file_runs(const Executor *e) { return e->copy && !atomic_load(&e->copy->over); }
+
+/* Ends the thread and frees the copy. */
+static RtStatus copy_end(Executor *e, RtError *error) {
+  EntryCopy *c = e->copy;
+  e->copy = NULL;
+  pthread_join(c->thread, NULL);
+  const RtStatus status = c->status;
+  if (status) *error = c->error;
+  take_sums(e, c->file);
+  return close_file(c->file, status, error);
+}
+
+RtStatus entry_file_join(Executor *e, RtError *error) {
+  const struct timespec pause = {.tv_nsec = 2000000};
+  uint64_t seen = 0;
+  if (!e->copy) return RT_OK;
+  while (entry_file_runs(e)) {
+    const uint64_t moved = atomic_load(&e->copy->moved);
+    if (moved != seen && exec_beats(e)) atomic_fetch_add(exec_beats(e), 1);
+    seen = moved;
+    nanosleep(&pause, NULL);
+  }
+  return copy_end(e, error);
+}
+
+void entry_file_stop(Executor *e) {
+  RtError unread = {0};
+  if (!e->copy) return;
+  atomic_store(&e->copy->stopped, true);
+  copy_end(e, &unread);
+}
+
+/* ---- calls */
 
 /* Gives the host memory of the part: its own address, or a copy to be freed. */
 static RtStatus room_for(const Executor *e, const DeviceCall *c, char **at, RtError *error) {
@@ -183,8 +322,9 @@ RtStatus entry_file_fetch(const Executor *e, const DeviceCall *c, RtError *error
   RtStatus status = room_for(e, c, &part, error);
   const DevicePort port = alone_port(c, part);
   if (!status && !e->host_memory) status = e->ops->fetch(e->device, &x, &port, error);
+  if (!status && e->file->copy) return copy_add(e, c, part, error);
   if (!status)
-    status = move_part(e, e->file, tensor_of(e, c), c->scalars, t->extents, part, &e->sums.of[c->object], error);
+    status = move_part(e->file, tensor_of(e, c), c->scalars, t->extents, part, &e->file->sums[c->object], error);
   if (!e->host_memory) free(part);
   return status;
 }
@@ -194,7 +334,7 @@ RtStatus entry_file_feed(const Executor *e, const DeviceCall *c, RtError *error)
   const DeviceCall x = alone(c);
   char *part;
   RtStatus status = room_for(e, c, &part, error);
-  if (!status) status = move_part(e, e->file, tensor_of(e, c), c->scalars, t->extents, part, NULL, error);
+  if (!status) status = move_part(e->file, tensor_of(e, c), c->scalars, t->extents, part, NULL, error);
   const DevicePort port = alone_port(c, part);
   if (!status && !e->host_memory) status = e->ops->feed(e->device, &x, &port, error);
   if (!e->host_memory) free(part);
@@ -203,20 +343,26 @@ RtStatus entry_file_feed(const Executor *e, const DeviceCall *c, RtError *error)
 
 RtStatus entry_file_move(const Executor *e, const char *name, const int64_t *start, const int64_t *extents, char *data,
                          RtError *error) {
-  return move_part(e, e->file, safetensors_find(e->file->header, name), start, extents, data, NULL, error);
+  return move_part(e->file, safetensors_find(e->file->header, name), start, extents, data, NULL, error);
 }
 
 bool entry_file_writes(const Executor *e) { return e->file->writes; }
+
+static RtStatus close_file(EntryFile *f, RtStatus status, RtError *error) {
+  if (!status && f->writes) status = sync_file(f, error);
+  if (f->fd >= 0 && close(f->fd) != 0 && !status && f->writes) status = failed(f, strerror(errno), error);
+  copy_free(f->copy);
+  free(f->sums);
+  safetensors_close(f->header);
+  arena_free(f->arena);
+  free(f);
+  return status;
+}
 
 RtStatus entry_file_close(Executor *e, RtStatus status, RtError *error) {
   EntryFile *f = e->file;
   e->file = NULL;
   if (!f) return status;
-  if (!status && f->writes) status = sync_file(e, f, error);
-  if (f->fd >= 0 && close(f->fd) != 0 && !status && f->writes)
-    status = failed(e, f->path, true, strerror(errno), error);
-  safetensors_close(f->header);
-  arena_free(f->arena);
-  free(f);
-  return status;
+  if (!f->copy) take_sums(e, f);
+  return !status && f->copy ? copy_start(e, f, error) : close_file(f, status, error);
 }

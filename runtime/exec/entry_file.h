@@ -5,7 +5,8 @@
  * or one to be read.  Its header must match the entry: its ports, by name, with types and shapes.  If several ranks
  * have a part, one of them writes it (the mask of `fetch`), so every byte is written once, and the ranks' checksums of
  * their parts (base/checksum.h) add up to those of the tensors.  At most one part of the file is in memory at a time,
- * and none on devices whose memory the host can address.
+ * and none on devices whose memory the host can address; with REQUEST_COPY all parts of this rank, until each is
+ * written.
  *
  * A writer does not read through the same descriptor, and data begins at a multiple of 4096: so clients of a network
  * file system cache no page that others write to.
@@ -37,6 +38,12 @@ RtStatus entry_file_move(const Executor *e, const char *name, const int64_t *sta
 
 /* Closes the file.  If `status` is RT_OK, waits until the written bytes are on the disk; else returns it. */
 RtStatus entry_file_close(Executor *e, RtStatus status, RtError *error);
+
+/* For REQUEST_COPY: `close` starts a thread that writes the copied parts.  Is it still writing?  Waits for it, returns
+ * its status, and frees the copy; without one RT_OK.  Ends it early, for an executor that closes. */
+bool entry_file_runs(const Executor *e);
+RtStatus entry_file_join(Executor *e, RtError *error);
+void entry_file_stop(Executor *e);
 
 /* Executes a request for a box of a state (request_is_of_state), whose values are in the I/O area. */
 RtStatus entry_file_state_box(Executor *e, const RequestHead *head, const int64_t *symbols, void *io, size_t io_bytes,

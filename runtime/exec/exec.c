@@ -4,7 +4,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "runtime/exec/internal.h"
+#include "runtime/exec/entry_file.h"
 
 uint64_t exec_now(void) {
   struct timespec t;
@@ -232,7 +232,7 @@ RtStatus exec_each_trained(Executor *e, TrainedVisit *visit, void *context, RtEr
   for (uint32_t i = 0; i < p->n_params && !status; i++) {
     const ProgramParam *t = &p->params[i];
     int64_t lo[PROGRAM_MAX_RANK], extent[PROGRAM_MAX_RANK];
-    if (t->stage != e->stage || t->trainable != PARAM_TRAINED) continue;
+    if (t->stage != e->stage || !program_param_changes(t)) continue;
     part_of(p, t, values, lo, extent);
     TrainedPart part = {i, lo, extent, (char *)(uintptr_t)e->mapped[t->buffer], part_bytes(t, extent)};
     status = visit(e, &part, context, error);
@@ -402,6 +402,7 @@ static void close_comm(Executor *e) {
 
 void exec_close(Executor *e) {
   if (!e) return;
+  entry_file_stop(e);
   /* Captured communication goes before its communicators, and they go before their device's memory, which operations in
    * flight use. */
   for (int i = 0; i < EXEC_BINDINGS; i++) exec_binding_free(e, e->bindings[i]);
@@ -433,7 +434,8 @@ void exec_report(const Executor *e, RankReport *out) {
                       .prepared = e->prepared,
                       .load_ns = e->load_ns,
                       .run_ns = e->run_ns,
-                      .not_finite = e->not_finite};
+                      .not_finite = e->not_finite,
+                      .writing = entry_file_runs(e)};
   for (int s = 0; s < SPACE_COUNT; s++) out->allocated[s] = e->spaces[s].bytes;
   memcpy(out->class_bytes, e->class_bytes, sizeof out->class_bytes);
   for (uint32_t i = 0, k = 0; e->binding && i < e->p->n_symbols; i++)

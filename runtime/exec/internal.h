@@ -162,6 +162,7 @@ struct Executor {
   uint32_t request, micro_batch;
   char *io;               /* NULL: inputs or outputs are in a file */
   struct EntryFile *file; /* that file; NULL if there is none */
+  struct EntryCopy *copy; /* written by a thread; NULL if there is none */
   struct {
     char **at;      /* per number of a port: its address on the device; NULL: in the area */
     char **mapped;  /* per number: what `unmap` takes; NULL: nothing was mapped for it */

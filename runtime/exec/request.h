@@ -30,7 +30,9 @@ typedef enum RequestKind {
   REQUEST_WRITE_STATES, /* writes the states to a file; entry and symbols are those of the request that made them */
   REQUEST_READ_STATES,  /* makes the states anew, for an entry and symbols, from a file */
   REQUEST_GET_STATE,    /* copies a box of a state to the I/O area (RequestState); entry and symbols as WRITE_STATES */
-  REQUEST_SET_STATE     /* copies a box of a state from the area, for an entry and symbols */
+  REQUEST_SET_STATE,    /* copies a box of a state from the area, for an entry and symbols */
+  REQUEST_COPY, /* as WRITE, but ends when the outputs are copied; threads write the file beside later requests */
+  REQUEST_JOIN  /* waits until the file of COPY is written; no symbols follow */
 } RequestKind;
 
 /* True if the host passes a file with the request. */
@@ -38,7 +40,12 @@ static inline bool request_is_of_state_file(uint32_t kind) {
   return kind == REQUEST_WRITE_STATES || kind == REQUEST_READ_STATES;
 }
 static inline bool request_has_file(uint32_t kind) {
-  return kind == REQUEST_WRITE || kind == REQUEST_READ || request_is_of_state_file(kind);
+  return kind == REQUEST_WRITE || kind == REQUEST_COPY || kind == REQUEST_READ || request_is_of_state_file(kind);
+}
+
+/* True if ranks write the file. */
+static inline bool request_writes(uint32_t kind) {
+  return kind == REQUEST_WRITE || kind == REQUEST_COPY || kind == REQUEST_WRITE_STATES;
 }
 
 /* True if a RequestState is in the I/O area. */
@@ -47,9 +54,9 @@ static inline bool request_is_of_state(uint32_t kind) { return kind == REQUEST_G
 /* True if the ranks answer with blocks instead of outputs. */
 static inline bool request_gives(uint32_t kind) { return kind == REQUEST_RECORDED || kind == REQUEST_SUMS; }
 
-/* True for requests about trained states, which run no entry. */
+/* True for requests about trained states, which run no entry, and have no symbols. */
 static inline bool request_is_of_states(uint32_t kind) {
-  return kind == REQUEST_KEEP || kind == REQUEST_BACK || kind == REQUEST_LOOK;
+  return kind == REQUEST_KEEP || kind == REQUEST_BACK || kind == REQUEST_LOOK || kind == REQUEST_JOIN;
 }
 
 enum { REQUEST_PATH = 4096 };
@@ -87,7 +94,8 @@ typedef struct RankReport {
   uint64_t load_ns;  /* time to load the weights, and to compute some from others */
   uint64_t run_ns;   /* time of the last request */
   uint64_t
-      not_finite; /* REQUEST_LOOK: 1 + the first weight, in the program's order, with an infinity or a NaN; 0: none */
+      not_finite;   /* REQUEST_LOOK: 1 + the first weight, in the program's order, with an infinity or a NaN; 0: none */
+  uint64_t writing; /* 1: a thread still writes the file of REQUEST_COPY */
   int64_t computed[PROGRAM_MAX_COMPUTED]; /* the computed sizes of the last request, in the order of their symbols */
 } RankReport;
 

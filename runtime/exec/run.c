@@ -275,6 +275,11 @@ RtStatus exec_run(Executor *e, const RequestHead *head, const int64_t *symbols, 
   if (head->kind == REQUEST_RECORD) return exec_record(e, head->entry, error);
   if (head->kind == REQUEST_RECORDED) return exec_record_end(e, error);
   if (head->kind == REQUEST_SUMS) return RT_OK;
+  if (head->kind == REQUEST_JOIN) {
+    RtStatus status = entry_file_join(e, error);
+    e->failed = e->failed || status;
+    return status;
+  }
   if (request_is_of_state(head->kind)) return entry_file_state_box(e, head, symbols, io, io_bytes, error);
   if (head->kind != REQUEST_RUN || head->entry >= p->n_entries || head->n_symbols != p->n_symbols)
     return rt_error(error, RT_INTERNAL, "the host sent an unknown request");

@@ -82,7 +82,7 @@ static bool find_alike(const Program *p, uint32_t stage, bool *alike) {
   memset(alike, 0, sizeof *alike * p->n_buffers);
   for (uint32_t i = 0; ok && i < p->n_params; i++)
     if (same[i] && p->params[i].buffer != PROGRAM_NONE && p->params[i].init != PINIT_prepared &&
-        p->params[i].trainable != PARAM_TRAINED)
+        !program_param_changes(&p->params[i]))
       alike[p->params[i].buffer] = true;
   for (uint32_t i = 0; ok && i < p->n_bodies; i++)
     if (p->bodies[i].stage == stage && p->entries[p->bodies[i].entry].prepare)

@@ -127,8 +127,9 @@ static json_int_t weight_elements(const Program *p) {
 static void trained_text(const Program *p, Text *t) {
   json_int_t weights[2] = {0}, sums[2] = {0};
   for (uint32_t i = 0; i < p->n_params; i++) {
-    if (p->params[i].trainable == PARAM_FIXED || !is_weight(p, i)) continue;
-    for (int k = p->params[i].trainable == PARAM_TRAINED ? 0 : 1; k < 2; k++) weights[k]++, sums[k] += elements(p, i);
+    const uint32_t kind = p->params[i].trainable;
+    if (kind == PARAM_FIXED || kind == PARAM_MEASURED || !is_weight(p, i)) continue;
+    for (int k = kind == PARAM_TRAINED ? 0 : 1; k < 2; k++) weights[k]++, sums[k] += elements(p, i);
   }
   text_printf(t, "trains %lld of %lld weights, %s of %s", (long long)weights[0], (long long)weights[1],
               show_rounded(t->arena, sums[0]), show_rounded(t->arena, sums[1]));

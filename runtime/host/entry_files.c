@@ -6,6 +6,7 @@
  * zeros in the header (base/safetensors_sums.h).  Then it corrects the first 8 bytes and renames the file.  So whatever
  * fails, the old file stays whole, and the temporary file cannot be taken for a complete one.
  */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -84,8 +85,8 @@ static RtStatus write_sums(ApcModel *m, uint32_t entry, const SafetensorsHeader 
   return status;
 }
 
-/* Writes the header; the ranks write the tensors; then writes the checksums and the right first 8 bytes. */
-static RtStatus write_file(ApcModel *m, RequestKind kind, uint32_t entry, const int64_t *symbols,
+/* Writes the header, with a mark in the first 8 bytes, and sends the request. */
+static RtStatus begin_file(ApcModel *m, RequestKind kind, uint32_t entry, const int64_t *symbols,
                            const SafetensorsHeader *h, FileWriter *w) {
   RequestFile file = {.mark = host_fresh_mark(m)};
   uint64_t length, marked;
@@ -96,33 +97,43 @@ static RtStatus write_file(ApcModel *m, RequestKind kind, uint32_t entry, const 
   file_writer_add(w, &marked, sizeof marked);
   file_writer_add(w, h->bytes + sizeof length, h->n - sizeof length);
   if (!file_writer_flush(w)) return RT_OK; /* the writer has reported why */
-  status = host_request_file(m, kind, entry, symbols, &file);
-  if (!status) status = write_sums(m, entry, h, w);
-  if (!status) file_writer_put(w, 0, &length, sizeof length);
+  return host_request_file(m, kind, entry, symbols, &file);
+}
+
+/* After the ranks wrote the tensors: writes the checksums and the right first 8 bytes. */
+static RtStatus end_file(ApcModel *m, uint32_t entry, const SafetensorsHeader *h, FileWriter *w) {
+  RtStatus status = write_sums(m, entry, h, w);
+  if (!status) file_writer_put(w, 0, h->bytes, sizeof(uint64_t));
   return status;
+}
+
+static void finish_file(FileWriter *w, RtStatus status, const HostFiles *f) {
+  if (w && (status || f->diags->errors)) file_writer_abandon(w);
+  else if (w) file_writer_finish(w);
 }
 
 RtStatus host_write_tensors(ApcModel *m, RequestKind kind, uint32_t entry, const int64_t *symbols,
                             const SafetensorsHeader *h, const char *path, const HostFiles *f) {
   RtStatus status = RT_OK;
   FileWriter *w = file_writer_open_shared(f->diags, path, 0666, h->file_bytes);
-  if (w) status = write_file(m, kind, entry, symbols, h, w);
-  if (w && (status || f->diags->errors)) file_writer_abandon(w);
-  else if (w) file_writer_finish(w);
+  if (w) status = begin_file(m, kind, entry, symbols, h, w);
+  if (w && !status && !f->diags->errors) status = end_file(m, entry, h, w);
+  finish_file(w, status, f);
   return status;
 }
 
-static RtStatus write_entry(ApcModel *m, uint32_t entry, const int64_t *symbols, const char *path,
-                            const char *const *meta, int n_meta, const HostFiles *f) {
-  RequestLayout layout;
-  SafetensorsHeader h = {0};
-  RtStatus status = request_layout(&m->artifact.program, entry, symbols, false, &layout, &m->error);
-  if (status) return status;
-  if (host_tensors_header(m, entry, &layout, path, meta, n_meta, f, &h))
-    status = host_write_tensors(m, REQUEST_WRITE, entry, symbols, &h, path, f);
-  free(h.bytes);
-  request_layout_free(&layout);
-  return status;
+/* A file that is being written. */
+struct HostWrite {
+  HostFiles files;
+  SafetensorsHeader header;
+  FileWriter *writer;
+  const char *path;
+  uint32_t entry;
+};
+
+static void write_free(HostWrite *x) {
+  free(x->header.bytes);
+  free(x);
 }
 
 /* The header comes before the request, so it cannot have sizes that the request computes. */
@@ -140,20 +151,86 @@ static RtStatus sizes_are_known(ApcModel *m, uint32_t entry) {
   return RT_OK;
 }
 
-ApcStatus apc_write_entry(ApcModel *m, const char *entry, const char *path, const char *const *meta, int n_meta) {
+/* Finds an entry that can write a file, and its symbols. */
+static RtStatus find_entry(ApcModel *m, const char *entry, uint32_t *which, int64_t *symbols) {
+  RtStatus status = host_find_entry(m, entry, which);
+  if (!status && m->artifact.program.entries[*which].n_inputs)
+    status = rt_error(&m->error, RT_USAGE, "entry '%s' has inputs", entry);
+  if (!status) status = sizes_are_known(m, *which);
+  return status ? status : host_symbols(m, *which, symbols);
+}
+
+static RtStatus begin_entry(ApcModel *m, RequestKind kind, const int64_t *symbols, const char *const *meta, int n_meta,
+                            HostWrite *x) {
+  RequestLayout layout;
+  RtStatus status = request_layout(&m->artifact.program, x->entry, symbols, false, &layout, &m->error);
+  if (status) return status;
+  if (host_tensors_header(m, x->entry, &layout, x->path, meta, n_meta, &x->files, &x->header))
+    x->writer = file_writer_open_shared(x->files.diags, x->path, 0666, x->header.file_bytes);
+  request_layout_free(&layout);
+  return x->writer ? begin_file(m, kind, x->entry, symbols, &x->header, x->writer) : RT_OK;
+}
+
+static ApcStatus begin_write(ApcModel *m, RequestKind kind, const char *entry, const char *path,
+                             const char *const *meta, int n_meta, HostWrite **out) {
   int64_t symbols[PROGRAM_MAX_SYMBOLS];
   uint32_t which;
   ApcStatus may = apc_may_write(m, path);
+  *out = NULL;
   if (may) return may;
-  RtStatus status = host_find_entry(m, entry, &which);
-  if (!status && m->artifact.program.entries[which].n_inputs)
-    status = rt_error(&m->error, RT_USAGE, "entry '%s' has inputs", entry);
-  if (!status) status = sizes_are_known(m, which);
-  if (!status) status = host_symbols(m, which, symbols);
-  if (status) return host_status(m, status);
-  HostFiles f = host_files_begin();
-  status = write_entry(m, which, symbols, path, meta, n_meta, &f);
-  return host_files_end(m, f, path, status ? host_status(m, status) : APC_OK);
+  RtStatus status = find_entry(m, entry, &which, symbols);
+  HostWrite *x = status ? NULL : calloc(1, sizeof *x);
+  if (!x) return host_status(m, status ? status : rt_error(&m->error, RT_FAILED, "out of memory"));
+  x->files = host_files_begin();
+  x->path = arena_strdup(x->files.arena, path), x->entry = which;
+  status = begin_entry(m, kind, symbols, meta, n_meta, x);
+  if (!status && !x->files.diags->errors) return *out = x, APC_OK;
+  finish_file(x->writer, status, &x->files);
+  may = host_files_end(m, x->files, path, host_status(m, status));
+  write_free(x);
+  return may;
+}
+
+static ApcStatus end_write(ApcModel *m, HostWrite *x, bool joins) {
+  char path[REQUEST_PATH];
+  snprintf(path, sizeof path, "%s", x->path);
+  RtStatus status = joins ? host_request(m, REQUEST_JOIN, 0, NULL, 0) : RT_OK;
+  if (!status) status = end_file(m, x->entry, &x->header, x->writer);
+  finish_file(x->writer, status, &x->files);
+  ApcStatus code = host_files_end(m, x->files, path, host_status(m, status));
+  write_free(x);
+  return code;
+}
+
+ApcStatus apc_write_entry(ApcModel *m, const char *entry, const char *path, const char *const *meta, int n_meta) {
+  HostWrite *x;
+  ApcStatus code = begin_write(m, REQUEST_WRITE, entry, path, meta, n_meta, &x);
+  return code ? code : end_write(m, x, false);
+}
+
+ApcStatus host_write_begin(ApcModel *m, const char *entry, const char *path, const char *const *meta, int n_meta,
+                           HostWrite **out) {
+  return begin_write(m, REQUEST_COPY, entry, path, meta, n_meta, out);
+}
+
+bool host_write_runs(const ApcModel *m) {
+  bool runs = false;
+  for (int r = 0; r < apc_ranks(m) && m->io; r++) runs = runs || request_report(m->io, (uint32_t)r)->writing;
+  return runs;
+}
+
+ApcStatus host_write_end(ApcModel *m, HostWrite *x) {
+  if (!host_begin(m)) return (ApcStatus)rt_exit_code(m->error.status);
+  return end_write(m, x, true);
+}
+
+bool host_write_can_end(const ApcModel *m) { return m->session || (m->launched && !m->launch_failed); }
+
+void host_write_drop(HostWrite *x) {
+  if (!x) return;
+  file_writer_abandon(x->writer);
+  arena_free(x->files.arena);
+  write_free(x);
 }
 
 /* ---- reading */

@@ -565,6 +565,7 @@ static RtStatus ask(ApcModel *m, RequestKind kind, uint32_t entry, const int64_t
     status = end(m, status);
   }
   if (!status) host_states_note(m, kind, entry, symbols);
+  m->launch_failed = m->launch_failed || (status && m->launched);
   return status;
 }
 

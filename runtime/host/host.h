@@ -65,15 +65,16 @@ struct ApcModel {
   uint64_t tune_hash; /* of the file `tune` */
   int owner;          /* the process that loaded it */
   int timeout_ms;
-  bool hands_on;  /* as in ApcOptions */
-  bool elastic;   /* ranks may leave, and are lost soon after they are stopped */
-  bool regroup;   /* the ranks of a launcher meet again: the run goes on in another process */
-  bool lost;      /* a request ended because a rank was lost; cleared by its reader */
-  int threads;    /* per rank; 0: the session's rule */
-  bool submitted; /* a request runs that apc_wait or apc_cancel ends */
-  double begun_s; /* when the request was given to the ranks */
-  uint32_t entry; /* selected */
-  int64_t *fixed; /* per symbol: bound by apc_bind_dim, or -1 */
+  bool hands_on;      /* as in ApcOptions */
+  bool elastic;       /* ranks may leave, and are lost soon after they are stopped */
+  bool regroup;       /* the ranks of a launcher meet again: the run goes on in another process */
+  bool lost;          /* a request ended because a rank was lost; cleared by its reader */
+  int threads;        /* per rank; 0: the session's rule */
+  bool submitted;     /* a request runs that apc_wait or apc_cancel ends */
+  bool launch_failed; /* the ranks of a launcher have failed */
+  double begun_s;     /* when the request was given to the ranks */
+  uint32_t entry;     /* selected */
+  int64_t *fixed;     /* per symbol: bound by apc_bind_dim, or -1 */
   Bound *bound;
   size_t n_bound;
   BoundOutput *outputs;
@@ -222,6 +223,18 @@ bool host_tensors_header(const ApcModel *m, uint32_t entry, const RequestLayout 
 uint64_t host_fresh_mark(const ApcModel *m);
 /* APC_OK if the file has all inputs of the entry, as the program requires them, and no other tensors. */
 ApcStatus host_tensors_fit(ApcModel *m, uint32_t entry, const char *path, const Safetensors *s);
+
+/* The outputs of an entry without inputs go into a file as with apc_write_entry, but `begin` returns when the ranks
+ * have a copy of them, which they write beside later requests: one file at a time.  `runs`: by the reports of the last
+ * run some rank still writes.  `can_end`: no rank has failed.  `end` waits, makes the file whole under its name, and
+ * frees; `drop` gives it up (NULL is allowed). */
+typedef struct HostWrite HostWrite;
+ApcStatus host_write_begin(ApcModel *m, const char *entry, const char *path, const char *const *meta, int n_meta,
+                           HostWrite **out);
+bool host_write_runs(const ApcModel *m);
+ApcStatus host_write_end(ApcModel *m, HostWrite *x);
+bool host_write_can_end(const ApcModel *m);
+void host_write_drop(HostWrite *x);
 
 /* runtime/host/memory_file.c: as apc_write_entry and apc_read_entry, with a file in memory (memfd_create) that the
  * ranks, on this machine, open as well. */

@@ -11,7 +11,7 @@
 #include "runtime/host/host.h"
 
 void host_states_note(ApcModel *m, RequestKind kind, uint32_t entry, const int64_t *symbols) {
-  const bool uses = kind == REQUEST_RUN || kind == REQUEST_WRITE || kind == REQUEST_READ;
+  const bool uses = kind == REQUEST_RUN || kind == REQUEST_WRITE || kind == REQUEST_COPY || kind == REQUEST_READ;
   if (kind == REQUEST_RESET) m->states.made = false;
   if (kind == REQUEST_KEEP) m->kept_states = m->states;
   if (kind == REQUEST_BACK) m->states = m->kept_states;

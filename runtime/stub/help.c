@@ -12,7 +12,7 @@
 #include "runtime/host/host.h"
 #include "runtime/stub/stub.h"
 
-typedef enum Mode { NO, NEEDS, MAY, LATER } Mode;
+typedef enum Mode { NO, NEEDS, MAY } Mode;
 
 typedef struct HelpRow {
   const char *name, *argument;
@@ -84,7 +84,7 @@ int stub_version(const char *program) {
 /* True if the values of an option are the words of its argument: "tcp|mpi". */
 static bool has_words(const HelpRow *r) { return *r->argument && !strpbrk(r->argument, "ABCDEFGHIJKLMNOPQRSTUVWXYZ"); }
 
-static bool is_built(const HelpRow *r) { return r->help && r->mode != LATER; }
+static bool is_option(const HelpRow *r) { return r->help != NULL; }
 
 /* Prints the words of an argument, separated by blanks. */
 static void print_words(const HelpRow *r) {
@@ -112,14 +112,14 @@ static void print_bash(const char *command) {
       "  COMPREPLY=()\n"
       "  case $prev in");
   for (const HelpRow *r = rows; r < rows + ROWS; r++) {
-    if (!is_built(r) || !has_words(r)) continue;
+    if (!is_option(r) || !has_words(r)) continue;
     printf("    --%s) words='", flag_of(r, flag));
     print_words(r);
     puts("' ;;");
   }
   fputs("  esac\n  [[ -z $words && $cur == -* ]] && words='", stdout);
   for (const HelpRow *r = rows; r < rows + ROWS; r++)
-    if (is_built(r)) printf("--%s ", flag_of(r, flag));
+    if (is_option(r)) printf("--%s ", flag_of(r, flag));
   puts(
       "'\n"
       "  while IFS='' read -r word; do COMPREPLY+=(\"$word\"); done < <(compgen -W \"$words\" -- \"$cur\")\n"
@@ -131,7 +131,7 @@ static void print_zsh(const char *command) {
   char flag[32];
   puts("_apc_model() {\n  _arguments \\");
   for (const HelpRow *r = rows; r < rows + ROWS; r++) {
-    if (!is_built(r)) continue;
+    if (!is_option(r)) continue;
     printf("    '%s--%s%s[", *r->argument ? "*" : "", flag_of(r, flag),
            r->mode == MAY ? "=-"
            : *r->argument ? "="
@@ -153,7 +153,7 @@ static void print_zsh(const char *command) {
 static void print_fish(const char *command) {
   char flag[32];
   for (const HelpRow *r = rows; r < rows + ROWS; r++) {
-    if (!is_built(r)) continue;
+    if (!is_option(r)) continue;
     printf("complete -c %s -l %s", command, flag_of(r, flag));
     if (has_words(r)) printf("%s -a '", r->mode == MAY ? "" : " -x"), print_words(r), putchar('\'');
     else if (r->mode == NEEDS) fputs(" -r", stdout);

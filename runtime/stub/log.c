@@ -33,11 +33,13 @@ struct StepLog {
   int fd; /* -1: an event file that does not exist yet */
   bool resumes, warned;
   bool older; /* CSV whose head has no mfu: --resume continues it without */
+  bool noise; /* rows have a noise scale */
   long lost;
 };
 
 #define CSV_OLDER "step,time,loss,lr,grad_norm,samples,tokens,step_ms,tokens_per_s,eval_loss,eval_rows"
-static const char csv_older[] = CSV_OLDER "\n", csv_head[] = CSV_OLDER ",mfu\n";
+static const char csv_older[] = CSV_OLDER "\n", csv_head[] = CSV_OLDER ",mfu\n",
+                  csv_noise[] = CSV_OLDER ",mfu,noise_scale\n";
 
 static double now(void) {
   struct timespec t;
@@ -180,8 +182,8 @@ static off_t end_of(StepLog *l, int64_t made) {
   while ((n = getline(&row, &room, f)) > 0 && row[n - 1] == '\n') {
     bool top = l->kind == LOG_CSV && end == 0;
     int64_t step = top ? 0 : step_of(l, row);
-    if (top) l->older = strcmp(row, csv_older) == 0;
-    if ((top && !l->older && strcmp(row, csv_head) != 0) || (!top && step < 1)) {
+    if (top) l->older = strcmp(row, csv_older) == 0, l->noise = strcmp(row, csv_noise) == 0;
+    if ((top && !l->older && !l->noise && strcmp(row, csv_head) != 0) || (!top && step < 1)) {
       end = -1;
       break;
     }
@@ -231,16 +233,17 @@ int stub_log_open(const char *path, bool resumes, StepLog **out) {
   return folder ? open_folder(l) : open_file(l);
 }
 
-void stub_log_begin(StepLog *l, int64_t made) {
+void stub_log_begin(StepLog *l, int64_t made, bool noise) {
   if (!l) return;
+  l->noise = noise;
   if (l->kind == LOG_EVENTS) {
     begin_events(l, made);
     return;
   }
   off_t end = l->resumes ? end_of(l, made) : 0;
-  if (end == 0) l->older = false;
+  if (end == 0) l->older = false, l->noise = noise;
   if (end < 0 || ftruncate(l->fd, end) != 0) warn(l, "rows of later steps were not removed", errno);
-  if (end == 0 && l->kind == LOG_CSV) append(l, csv_head, sizeof csv_head - 1);
+  if (end == 0 && l->kind == LOG_CSV) append(l, noise ? csv_noise : csv_head, strlen(noise ? csv_noise : csv_head));
 }
 
 /* ---- rows */
@@ -258,6 +261,7 @@ void stub_log_step(StepLog *l, const StepMade *s) {
     put_value(&b, "time/samples_per_s", samples);
     if (s->tokens) put_value(&b, "time/tokens_per_s", rate);
     if (!isnan(s->mfu)) put_value(&b, "time/mfu", s->mfu);
+    if (!isnan(s->noise)) put_value(&b, "train/noise_scale", s->noise);
     append_summary(l, s->step, &b);
     return;
   }
@@ -266,12 +270,13 @@ void stub_log_step(StepLog *l, const StepMade *s) {
                            : "{\"step\":%" PRId64
                              ",\"time\":%.3f,\"loss\":%.9g,\"lr\":%.9g,\"grad_norm\":%.9g,\"samples\":%" PRId64
                              ",\"tokens\":%" PRId64 ",\"step_ms\":%.3f,\"tokens_per_s\":%.1f";
-  char mfu[40] = "";
+  char mfu[40] = "", noise[40] = "";
+  if (l->noise && !isnan(s->noise)) snprintf(noise, sizeof noise, csv ? "%.6g" : ",\"noise_scale\":%.6g", s->noise);
   if (!isnan(s->mfu)) snprintf(mfu, sizeof mfu, csv ? "%.5g" : ",\"mfu\":%.5g", s->mfu);
   int n =
       snprintf(row, sizeof row, format, s->step, now(), s->loss, s->lr, s->grad_norm, s->samples, s->tokens, ms, rate);
-  n += snprintf(row + n, sizeof row - (size_t)n, "%s%s%s\n", csv && !l->older ? "," : "", l->older ? "" : mfu,
-                csv ? "" : "}");
+  n += snprintf(row + n, sizeof row - (size_t)n, "%s%s%s%s%s\n", csv && !l->older ? "," : "", l->older ? "" : mfu,
+                csv && l->noise ? "," : "", noise, csv ? "" : "}");
   append(l, row, (size_t)n);
 }
 
@@ -281,14 +286,24 @@ void stub_log_eval(StepLog *l, const EvalMade *e) {
   if (l->kind == LOG_EVENTS) {
     Bytes b = {.n = 0};
     put_value(&b, "eval/loss", e->loss);
+    if (isfinite(e->perplexity)) put_value(&b, "eval/perplexity", e->perplexity);
+    if (isfinite(e->accuracy)) put_value(&b, "eval/accuracy", e->accuracy);
     append_summary(l, e->step, &b);
     return;
   }
-  const char *format = l->older             ? "%" PRId64 ",%.3f,,,,,,,,%.9g,%" PRId64 "\n"
-                       : l->kind == LOG_CSV ? "%" PRId64 ",%.3f,,,,,,,,%.9g,%" PRId64 ",\n"
-                                            : "{\"step\":%" PRId64
-                                              ",\"time\":%.3f,\"eval_loss\":%.9g,\"eval_rows\":%" PRId64 "}\n";
-  append(l, row, (size_t)snprintf(row, sizeof row, format, e->step, now(), e->loss, e->rows));
+  const char *format = l->older                         ? "%" PRId64 ",%.3f,,,,,,,,%.9g,%" PRId64 "\n"
+                       : l->kind == LOG_CSV && l->noise ? "%" PRId64 ",%.3f,,,,,,,,%.9g,%" PRId64 ",,\n"
+                       : l->kind == LOG_CSV             ? "%" PRId64 ",%.3f,,,,,,,,%.9g,%" PRId64 ",\n"
+                                                        : "{\"step\":%" PRId64
+                                              ",\"time\":%.3f,\"eval_loss\":%.9g,\"eval_rows\":%" PRId64;
+  size_t n = (size_t)snprintf(row, sizeof row, format, e->step, now(), e->loss, e->rows);
+  const bool lines = l->kind == LOG_JSONL;
+  if (lines && isfinite(e->perplexity))
+    n += (size_t)snprintf(row + n, sizeof row - n, ",\"eval_perplexity\":%.9g", e->perplexity);
+  if (lines && isfinite(e->accuracy))
+    n += (size_t)snprintf(row + n, sizeof row - n, ",\"eval_accuracy\":%.9g", e->accuracy);
+  if (lines) n += (size_t)snprintf(row + n, sizeof row - n, "}\n");
+  append(l, row, n);
 }
 
 void stub_log_close(StepLog *l) {

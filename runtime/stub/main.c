@@ -24,17 +24,10 @@
 #include "program/artifact.h"
 #include "runtime/host/host.h"
 #include "runtime/launch/regroup.h"
-#include "runtime/train/checkpoint.h"
+#include "runtime/stub/line.h"
 #include "runtime/stub/stub.h"
 
-typedef enum Mode { NO, NEEDS, MAY, LATER } Mode;
-
-typedef enum OptionId {
-#define OPTION(name, argument, mode, help) OPT_##name,
-#include "runtime/stub/options.def"
-#undef OPTION
-  OPT_COUNT
-} OptionId;
+typedef enum Mode { NO, NEEDS, MAY } Mode;
 
 static struct {
   char name[24]; /* with "-" for "_" after name_options */
@@ -53,18 +46,7 @@ static void name_options(void) {
       if (*c == '_') *c = '-';
 }
 
-/* One option of the command line; repeated ones stay in order. */
-typedef struct Given {
-  OptionId id;
-  const char *value; /* NULL if it has none */
-} Given;
-
 enum { TRACE_EVENTS = 1 << 18 }; /* of all ranks together: 10 MiB */
-
-typedef struct Line {
-  Given *given;
-  int n;
-} Line;
 
 static const char *program_name = "model";
 static char *const *arguments; /* argv */
@@ -104,9 +86,7 @@ static int take(int argc, char **argv, int *i, Line *line) {
   for (int k = 0; k < OPT_COUNT; k++) {
     if (n != strlen(options[k].name) + 2 || strncmp(arg, "--", 2) != 0 || strncmp(arg + 2, options[k].name, n - 2) != 0)
       continue;
-    if (options[k].mode == LATER)
-      return stub_fail(APC_UNSUPPORTED, "--%s is not built yet (%s)", options[k].name, options[k].help);
-    Given g = {(OptionId)k, equals ? equals + 1 : NULL};
+    Given g = {(LineOption)k, equals ? equals + 1 : NULL};
     if (options[k].mode == NO && equals) return stub_fail(APC_USAGE, "--%s takes no value", options[k].name);
     if (options[k].mode == NEEDS && !equals) {
       if (*i + 1 >= argc) return stub_fail(APC_USAGE, "--%s needs a value: %s", options[k].name, options[k].argument);
@@ -128,20 +108,6 @@ static int parse(int argc, char **argv, Line *line) {
   return 0;
 }
 
-/* Returns the last occurrence of an option; NULL if it was not given. */
-static const Given *last(const Line *line, OptionId id) {
-  for (int i = line->n; i-- > 0;)
-    if (line->given[i].id == id) return &line->given[i];
-  return NULL;
-}
-
-static bool whole_number(const char *text, long min, long max, long *out) {
-  char *end;
-  errno = 0;
-  *out = strtol(text, &end, 10);
-  return *text && !*end && !errno && *out >= min && *out <= max;
-}
-
 static bool milliseconds(const char *text, int *out) {
   char *end;
   double v = strtod(text, &end);
@@ -150,6 +116,8 @@ static bool milliseconds(const char *text, int *out) {
   *out = v * unit < 1 ? 1 : (int)(v * unit);
   return true;
 }
+
+const char *line_name(LineOption id) { return options[id].name; }
 
 /* ---- inputs and outputs */
 
@@ -202,7 +170,7 @@ static int bind_dim(ApcModel *m, const char *text) {
   char name[512];
   const char *value;
   long n;
-  if (!split(text, strrchr(text, '='), name, sizeof name, &value) || !*name || !whole_number(value, 0, LONG_MAX, &n))
+  if (!split(text, strrchr(text, '='), name, sizeof name, &value) || !*name || !line_whole(value, 0, LONG_MAX, &n))
     return stub_fail(APC_USAGE, "--dim %s: expected NAME=N", text);
   ApcStatus status = apc_bind_dim(m, name, n);
   return status ? stub_fail_model(m, status) : 0;
@@ -210,7 +178,7 @@ static int bind_dim(ApcModel *m, const char *text) {
 
 static int bind_all(ApcModel *m, const Line *line) {
   int code = 0;
-  bool measured = last(line, OPT_bench) || last(line, OPT_profile) || last(line, OPT_trace);
+  bool measured = line_last(line, OPT_bench) || line_last(line, OPT_profile) || line_last(line, OPT_trace);
   if (measured) { /* options below replace these */
     ApcTensorInfo info;
     for (int i = 0; i < apc_inputs(m) && !code; i++) {
@@ -394,7 +362,7 @@ static bool in_json(const Given *profile) { return profile && profile->value && 
 
 /* Writes the recording. */
 static int report(ApcModel *m, const Line *line) {
-  const Given *profile = last(line, OPT_profile), *trace = last(line, OPT_trace);
+  const Given *profile = line_last(line, OPT_profile), *trace = line_last(line, OPT_trace);
   uint64_t dropped = 0;
   ApcStatus status = trace ? apc_write_trace(m, trace->value, &dropped) : APC_OK;
   if (status) return stub_fail_model(m, status);
@@ -412,8 +380,8 @@ static int report(ApcModel *m, const Line *line) {
 
 /* Reads --profile and --trace.  *events: the number of calls to record; -1 without a recording. */
 static int recording(const Line *line, long *events) {
-  const Given *profile = last(line, OPT_profile);
-  *events = last(line, OPT_trace) ? TRACE_EVENTS : profile ? 0 : -1;
+  const Given *profile = line_last(line, OPT_profile);
+  *events = line_last(line, OPT_trace) ? TRACE_EVENTS : profile ? 0 : -1;
   if (profile && profile->value && !in_json(profile) && strcmp(profile->value, "worst") != 0)
     return stub_fail(APC_USAGE, "--profile=%s: expected json or worst", profile->value);
   return 0;
@@ -421,107 +389,46 @@ static int recording(const Line *line, long *events) {
 
 /* ---- training */
 
-static const char *text_of(const Line *line, OptionId id) {
-  const Given *g = last(line, id);
-  return g ? g->value : NULL;
-}
-
-/* Reads all options of training except the data. */
-static int read_training(const Line *line, Training *t) {
-  const char *bits = text_of(line, OPT_bits), *evals = text_of(line, OPT_evals);
-  const char *steps = text_of(line, OPT_steps), *shuffle = text_of(line, OPT_shuffle),
-             *every = text_of(line, OPT_every), *skip = text_of(line, OPT_skip_nonfinite);
-  long seed = 0;
-  *t = (Training){.data = {.option = "--data", .shuffled = !shuffle || strcmp(shuffle, "none") != 0},
-                  .eval = {.option = "--eval"},
-                  .save = text_of(line, OPT_save),
-                  .checkpoint = text_of(line, OPT_checkpoint),
-                  .resume = text_of(line, OPT_resume)};
-  if (!whole_number(steps, 1, LONG_MAX, &t->steps))
-    return stub_fail(APC_USAGE, "--steps %s: expected a positive number", steps);
-  if (shuffle && t->data.shuffled && !whole_number(shuffle, 0, LONG_MAX, &seed))
-    return stub_fail(APC_USAGE, "--shuffle %s: expected a number or none", shuffle);
-  int span;
-  if (every && strpbrk(every, "sm") && milliseconds(every, &span))
-    return stub_fail(APC_UNSUPPORTED, "--every %s: times are not built yet; give a number of steps", every);
-  if (every && !whole_number(every, 1, LONG_MAX, &t->every))
-    return stub_fail(APC_USAGE, "--every %s: expected a positive number", every);
-  if (every && !t->checkpoint) return stub_fail(APC_USAGE, "--every needs --checkpoint DIR");
-  t->elastic = last(line, OPT_elastic) != NULL;
-  if (t->elastic && (last(line, OPT_profile) || last(line, OPT_trace)))
-    return stub_fail(APC_USAGE, "--%s cannot be combined with --elastic: its records end with the ranks",
-                     last(line, OPT_profile) ? "profile" : "trace");
-  bool goes_on = t->elastic && t->checkpoint && (!t->resume || regroup_round() > 0);
-  if (goes_on && checkpoint_exists(t->checkpoint)) t->resume = t->checkpoint;
-  if (skip && !whole_number(skip, 0, LONG_MAX, &t->skip))
-    return stub_fail(APC_USAGE, "--skip-nonfinite %s: expected a number", skip);
-  if (bits && strcmp(bits, "16") != 0 && strcmp(bits, "32") != 0)
-    return stub_fail(APC_USAGE, "--bits %s: expected 16 or 32", bits);
-  if (evals && !whole_number(evals, 1, LONG_MAX, &t->evals))
-    return stub_fail(APC_USAGE, "--evals %s: expected a positive number", evals);
-  if (evals && !last(line, OPT_eval)) return stub_fail(APC_USAGE, "--evals needs --eval NAME=@FILE");
-  t->data.token_bits = t->eval.token_bits = bits ? atoi(bits) : 0;
-  t->data.seed = (uint64_t)seed;
-  return 0;
-}
-
-/* Refuses a log that would replace a file of the run. */
-static int check_log(ApcModel *m, const Training *t, const char *log) {
-  ApcStatus status = apc_may_write(m, log);
-  if (status) return stub_fail_model(m, status);
-  for (int i = 0; i < t->data.n + t->eval.n; i++) {
-    const char *text = i < t->data.n ? t->data.data[i] : t->eval.data[i - t->data.n], *at = strstr(text, "=@");
-    if (at && file_same(at + 2, log)) return stub_fail(APC_USAGE, "--log would write %s, which is read as data", log);
-  }
-  return 0;
-}
-
 static int train(ApcModel *m, const Line *line) {
   Training t;
   StepLog *rows = NULL;
-  const char *log = text_of(line, OPT_log);
+  const char *log = line_text(line, OPT_log);
   long events;
-  int code = read_training(line, &t);
-  const char **data = calloc(2 * (size_t)line->n + 1, sizeof *data), **eval = data + line->n;
+  int code = stub_training(line, &t);
+  const size_t room = (size_t)line->n + 1;
+  const char **data = calloc(3 * room, sizeof *data), **eval = data + room, **documents = eval + room;
   if (!data) return stub_fail(APC_FAILED, "out of memory");
   for (int i = 0; i < line->n; i++) {
-    if (line->given[i].id == OPT_data) data[t.data.n++] = line->given[i].value;
-    if (line->given[i].id == OPT_eval) eval[t.eval.n++] = line->given[i].value;
+    const Given *g = &line->given[i];
+    if (g->id == OPT_data) data[t.data.n++] = g->value;
+    if (g->id == OPT_eval) eval[t.eval.n++] = g->value;
+    if (g->id == OPT_documents) documents[t.data.n_documents++] = g->value;
   }
   t.data.data = data, t.eval.data = eval;
+  t.data.documents = t.eval.documents = documents, t.eval.n_documents = t.data.n_documents;
   if (!code) code = bind_all(m, line);
   if (!code) code = recording(line, &events);
   if (!code) code = check_outputs(m, line);
-  if (!code && log) code = check_log(m, &t, log);
+  if (!code && log) code = stub_check_log(m, &t, log);
   if (!code && log) code = stub_log_open(log, t.resume != NULL, &rows);
   if (!code && events >= 0 && apc_record(m, (size_t)events)) code = stub_fail_model(m, APC_FAILED);
-  if (!code) code = stub_train(m, &t, rows, last(line, OPT_json) || in_json(last(line, OPT_profile)));
+  if (!code) code = stub_train(m, &t, rows, line_last(line, OPT_json) || in_json(line_last(line, OPT_profile)));
   stub_log_close(rows);
   free(data);
   if (!code && m->regroup) return LAUNCH_REGROUP;
   return code || events < 0 ? code : report(m, line);
 }
 
-/* Refuses options that need --steps. */
-static int check_training(const Line *line) {
-  static const OptionId of_training[] = {OPT_data,           OPT_eval, OPT_evals,      OPT_bits,  OPT_shuffle,
-                                         OPT_save,           OPT_json, OPT_checkpoint, OPT_every, OPT_resume,
-                                         OPT_skip_nonfinite, OPT_log,  OPT_elastic};
-  for (size_t i = 0; i < sizeof of_training / sizeof *of_training; i++)
-    if (last(line, of_training[i])) return stub_fail(APC_USAGE, "--%s needs --steps", options[of_training[i]].name);
-  return 0;
-}
-
 /* ---- */
 
 static int run(ApcModel *m, const Line *line) {
-  const Given *bench = last(line, OPT_bench), *warmup = last(line, OPT_warmup);
+  const Given *bench = line_last(line, OPT_bench), *warmup = line_last(line, OPT_warmup);
   long runs = 20, before = 3;
-  if (bench && bench->value && !whole_number(bench->value, 1, 1000000, &runs))
+  if (bench && bench->value && !line_whole(bench->value, 1, 1000000, &runs))
     return stub_fail(APC_USAGE, "--bench=%s: expected a positive number of runs", bench->value);
-  if (warmup && !whole_number(warmup->value, 0, 1000000, &before))
+  if (warmup && !line_whole(warmup->value, 0, 1000000, &before))
     return stub_fail(APC_USAGE, "--warmup %s: expected a number of runs", warmup->value);
-  const Given *profile = last(line, OPT_profile);
+  const Given *profile = line_last(line, OPT_profile);
   long events;
   int code = recording(line, &events);
   if (!code) code = bind_all(m, line);
@@ -532,14 +439,14 @@ static int run(ApcModel *m, const Line *line) {
   if (status) return stub_fail_model(m, status);
   if (bench) code = measure(m, in_json(profile) ? stderr : stdout, runs, before, events);
   if (!code) code = write_outputs(m, line);
-  if (!code && !bench && !in_json(profile) && !last(line, OPT_output) && !last(line, OPT_outputs) &&
-      !last(line, OPT_describe))
+  if (!code && !bench && !in_json(profile) && !line_last(line, OPT_output) && !line_last(line, OPT_outputs) &&
+      !line_last(line, OPT_describe))
     code = print_outputs(m);
   return code ? code : report(m, line);
 }
 
 static int describe(ApcModel *m, const Line *line) {
-  const Given *g = last(line, OPT_describe);
+  const Given *g = line_last(line, OPT_describe);
   if (g->value && strcmp(g->value, "json") != 0) return stub_fail(APC_USAGE, "--describe=%s: expected json", g->value);
   const char *text = apc_describe(m, g->value != NULL);
   if (!*text) return stub_fail_model(m, APC_FAILED);
@@ -551,30 +458,30 @@ static int describe(ApcModel *m, const Line *line) {
 
 static bool runs_something(const Line *line) {
   for (int i = 0; i < line->n; i++) {
-    OptionId id = line->given[i].id;
+    LineOption id = line->given[i].id;
     if (id == OPT_input || id == OPT_inputs || id == OPT_output || id == OPT_outputs || id == OPT_bench ||
-        id == OPT_profile || id == OPT_trace || id == OPT_steps)
+        id == OPT_profile || id == OPT_trace || id == OPT_steps || id == OPT_epochs)
       return true;
   }
   return false;
 }
 
 static int use(ApcModel *m, const Line *line) {
-  const Given *entry = last(line, OPT_entry);
+  const Given *entry = line_last(line, OPT_entry);
   int code = 0;
   if (entry && apc_select(m, entry->value)) return stub_fail_model(m, APC_USAGE);
-  bool wanted = runs_something(line) || (apc_inputs(m) == 0 && !last(line, OPT_describe));
-  if (text_of(line, OPT_metrics) && wanted) {
-    ApcStatus status = apc_metrics(m, text_of(line, OPT_metrics));
+  bool wanted = runs_something(line) || (apc_inputs(m) == 0 && !line_last(line, OPT_describe));
+  if (line_text(line, OPT_metrics) && wanted) {
+    ApcStatus status = apc_metrics(m, line_text(line, OPT_metrics));
     if (status) return stub_fail_model(m, status);
   }
-  if (last(line, OPT_steps)) {
+  if (line_trains(line)) {
     code = train(m, line);
-    return !code && last(line, OPT_describe) ? describe(m, line) : code;
+    return !code && line_last(line, OPT_describe) ? describe(m, line) : code;
   }
-  code = check_training(line);
+  code = stub_needs_steps(line);
   if (code) return code;
-  if (!wanted && !last(line, OPT_describe)) {
+  if (!wanted && !line_last(line, OPT_describe)) {
     const char *text = apc_describe(m, 0);
     if (!*text) return stub_fail_model(m, APC_FAILED);
     printf("%s", text);
@@ -583,14 +490,14 @@ static int use(ApcModel *m, const Line *line) {
                      "no inputs were given; use --input NAME=@FILE.npy, --inputs FILE.npz, or --bench for random ones");
   }
   if (wanted) code = run(m, line);
-  return !code && last(line, OPT_describe) ? describe(m, line) : code;
+  return !code && line_last(line, OPT_describe) ? describe(m, line) : code;
 }
 
 /* Sets *ranks to the number of ranks that the program is to run with; 0: the first that it was compiled for. */
 static int wanted_ranks(const Line *line, const ApcLaunch *launch, int *ranks) {
-  const Given *given = last(line, OPT_ranks), *world = last(line, OPT_world);
+  const Given *given = line_last(line, OPT_ranks), *world = line_last(line, OPT_world);
   long n = 0;
-  if (given && !whole_number(given->value, 1, 1 << 20, &n))
+  if (given && !line_whole(given->value, 1, 1 << 20, &n))
     return stub_fail(APC_USAGE, "--ranks %s: expected a positive number", given->value);
   int started = launch ? launch->place.world : world ? (int)strtol(world->value, NULL, 10) : 0;
   if (!launch && regroup_round() > 0) started = 1; /* the last of a launcher's ranks */
@@ -601,19 +508,19 @@ static int wanted_ranks(const Line *line, const ApcLaunch *launch, int *ranks) {
 }
 
 static int open_and_use(const Line *line, ApcLaunch *launch, int timeout_ms) {
-  const Given *weights = last(line, OPT_weights);
-  const Given *tune = last(line, OPT_tune);
+  const Given *weights = line_last(line, OPT_weights);
+  const Given *tune = line_last(line, OPT_tune);
   ApcOptions o = {.weights = weights ? weights->value : NULL,
                   .timeout_ms = timeout_ms,
                   .launch = launch,
-                  .hands_on = last(line, OPT_steps) != NULL,
+                  .hands_on = line_trains(line),
                   .tune = tune ? tune->value : NULL};
   ApcModel *m;
   int ranks = 0;
   int wrong = wanted_ranks(line, launch, &ranks);
   if (wrong) return wrong;
   ApcStatus status = host_load(NULL, &o, ranks, &m);
-  const Given *threads = last(line, OPT_thread_count); /* launch_options has checked it */
+  const Given *threads = line_last(line, OPT_thread_count); /* launch_options has checked it */
   if (!status && threads && !launch) status = apc_set_threads(m, (int)strtol(threads->value, NULL, 10));
   int code = status ? stub_fail_model(m, status) : use(m, line);
   apc_close(m);
@@ -644,27 +551,28 @@ static void end_stuck(int code, const char *error) {
 }
 
 static int launch_options(const Line *line, ApcLaunchOptions *o) {
-  const Given *rank = last(line, OPT_rank), *world = last(line, OPT_world), *timeout = last(line, OPT_timeout);
-  const Given *rendezvous = last(line, OPT_rendezvous), *transport = last(line, OPT_transport),
-              *weights = last(line, OPT_weights), *tune = last(line, OPT_tune);
-  const Given *threads = last(line, OPT_thread_count);
+  const Given *rank = line_last(line, OPT_rank), *world = line_last(line, OPT_world),
+              *timeout = line_last(line, OPT_timeout);
+  const Given *rendezvous = line_last(line, OPT_rendezvous), *transport = line_last(line, OPT_transport),
+              *weights = line_last(line, OPT_weights), *tune = line_last(line, OPT_tune);
+  const Given *threads = line_last(line, OPT_thread_count);
   long r = -1, w = -1, n;
   *o = (ApcLaunchOptions){.rendezvous = rendezvous ? rendezvous->value : NULL,
                           .transport = transport ? transport->value : NULL,
                           .weights = weights ? weights->value : NULL,
                           .tune = tune ? tune->value : NULL,
-                          .insecure = last(line, OPT_insecure) != NULL};
-  if (rank && !whole_number(rank->value, 0, 1 << 20, &r))
+                          .insecure = line_last(line, OPT_insecure) != NULL};
+  if (rank && !line_whole(rank->value, 0, 1 << 20, &r))
     return stub_fail(APC_USAGE, "--rank %s: expected a number", rank->value);
-  if (world && !whole_number(world->value, 1, 1 << 20, &w))
+  if (world && !line_whole(world->value, 1, 1 << 20, &w))
     return stub_fail(APC_USAGE, "--world %s: expected a positive number", world->value);
-  if (threads && !whole_number(threads->value, 1, 1 << 16, &n))
+  if (threads && !line_whole(threads->value, 1, 1 << 16, &n))
     return stub_fail(APC_USAGE, "--thread-count %s: expected a positive number of threads", threads->value);
   if (threads) setenv("OMP_NUM_THREADS", threads->value, 1); /* for apc_launch */
   if (timeout && !milliseconds(timeout->value, &o->timeout_ms))
     return stub_fail(APC_USAGE, "--timeout %s: expected a time such as 60s or 500ms", timeout->value);
-  if (last(line, OPT_steps)) o->asked = stub_asked();
-  if (last(line, OPT_elastic) && last(line, OPT_steps)) o->elastic = text_of(line, OPT_checkpoint);
+  if (line_trains(line)) o->asked = stub_asked();
+  if (line_last(line, OPT_elastic) && line_trains(line)) o->elastic = line_text(line, OPT_checkpoint);
   o->argv = arguments;
   o->rank = (int)r;
   o->stuck = end_stuck;
@@ -727,12 +635,12 @@ int main(int argc, char **argv) {
   arguments = argv;
   name_options();
   int code = parse(argc, argv, &line);
-  if (!code && last(&line, OPT_help)) {
+  if (!code && line_last(&line, OPT_help)) {
     code = stub_help(program_name);
-  } else if (!code && last(&line, OPT_version)) {
+  } else if (!code && line_last(&line, OPT_version)) {
     code = stub_version(program_name);
-  } else if (!code && last(&line, OPT_completion)) {
-    code = stub_completion(program_name, last(&line, OPT_completion)->value);
+  } else if (!code && line_last(&line, OPT_completion)) {
+    code = stub_completion(program_name, line_last(&line, OPT_completion)->value);
   } else if (!code) {
     code = launch(&line);
   }

@@ -6,6 +6,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "base/standard.h"
@@ -66,9 +67,16 @@ static void print_peak(const Printing *p) {
             program->ranks == 1 ? "" : "s", program_text(program, h->peak_of));
 }
 
+static bool measures_noise(ApcModel *m) {
+  ApcTensorInfo info;
+  for (int i = 0; i < apc_outputs(m); i++)
+    if (apc_output_info(m, i, &info) == APC_OK && strcmp(info.name, "grad_agree") == 0) return true;
+  return false;
+}
+
 static void print_begun(void *context, int64_t made) {
   Printing *p = context;
-  stub_log_begin(p->log, made);
+  stub_log_begin(p->log, made, measures_noise(p->m));
   stub_progress_begin(&p->progress, p->t);
   p->lines = p->json || !p->progress.on || !isatty(STDOUT_FILENO);
   fprintf(stderr, "%s\n", apc_trained(p->m));
@@ -85,10 +93,13 @@ static void print_step(void *context, const StepMade *s) {
     return;
   }
   stub_progress_clear(&p->progress);
+  char noise[40] = "";
+  if (isfinite(s->noise)) snprintf(noise, sizeof noise, ",\"noise_scale\":%.6g", s->noise);
   if (p->json)
     printf("{\"step\":%" PRId64
-           ",\"loss\":%.9g,\"grad_norm\":%.9g,\"lr\":%.9g,\"tokens_per_s\":%.1f,\"time_us\":%.1f}\n",
-           s->step, s->loss, s->grad_norm, s->lr, (double)(s->tokens ? s->tokens : s->samples) / s->us * 1e6, s->us);
+           ",\"loss\":%.9g,\"grad_norm\":%.9g,\"lr\":%.9g%s,\"tokens_per_s\":%.1f,\"time_us\":%.1f}\n",
+           s->step, s->loss, s->grad_norm, s->lr, noise, (double)(s->tokens ? s->tokens : s->samples) / s->us * 1e6,
+           s->us);
   else
     printf("step %" PRId64 "  loss %.6g  grad_norm %.6g  lr %.6g  %.1f ms\n", s->step, s->loss, s->grad_norm, s->lr,
            s->us * 1e-3);
@@ -98,13 +109,19 @@ static void print_step(void *context, const StepMade *s) {
 
 static void print_eval(void *context, const EvalMade *e) {
   Printing *p = context;
+  char more[120] = "";
+  int n = 0;
+  if (isfinite(e->perplexity))
+    n = snprintf(more, sizeof more, p->json ? ",\"eval_perplexity\":%.9g" : "  perplexity %.6g", e->perplexity);
+  if (isfinite(e->accuracy))
+    snprintf(more + n, sizeof more - (size_t)n, p->json ? ",\"eval_accuracy\":%.9g" : "  accuracy %.6g", e->accuracy);
   stub_log_eval(p->log, e);
   stub_progress_clear(&p->progress);
   if (p->json)
-    printf("{\"step\":%" PRId64 ",\"eval_loss\":%.9g,\"eval_rows\":%" PRId64 ",\"time_us\":%.1f}\n", e->step, e->loss,
-           e->rows, e->us);
+    printf("{\"step\":%" PRId64 ",\"eval_loss\":%.9g%s,\"eval_rows\":%" PRId64 ",\"time_us\":%.1f}\n", e->step, e->loss,
+           more, e->rows, e->us);
   else
-    printf("eval after step %" PRId64 "  loss %.6g  %" PRId64 " rows  %.1f ms\n", e->step, e->loss, e->rows,
+    printf("eval after step %" PRId64 "  loss %.6g%s  %" PRId64 " rows  %.1f ms\n", e->step, e->loss, more, e->rows,
            e->us * 1e-3);
   print_out();
 }

@@ -5,6 +5,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +13,7 @@
 
 #include "base/file.h"
 #include "base/safetensors_sums.h"
+#include "base/text.h"
 #include "runtime/host/host.h"
 #include "runtime/launch/regroup.h"
 
@@ -19,7 +21,9 @@ static const char format[] = "2"; /* from 2 on a checkpoint has checksums */
 
 static const char *first_of(const Diags *d) { return d->n ? d->items[0].message : "it cannot be used"; }
 
-static const char *path_in(Arena *a, const char *dir) { return arena_printf(a, "%s/checkpoint.safetensors", dir); }
+static const char *path_in(Arena *a, const char *dir) {
+  return text_ends_with(dir, ".safetensors") ? dir : arena_printf(a, "%s/checkpoint.safetensors", dir);
+}
 
 bool checkpoint_exists(const char *dir) {
   Arena *a = arena_new();
@@ -52,38 +56,57 @@ ApcStatus checkpoint_can_write(ApcModel *m, const char *dir) {
   return code;
 }
 
-/* After ranks of a launcher have met again, an earlier rank 0 that is only stopped may still hold the file that it was
- * writing.  So each round writes a file of its own first. */
-static ApcStatus write_states(ApcModel *m, Arena *a, const char *dir, const char *const *meta, int n) {
-  const char *path = path_in(a, dir);
-  if (!regroup_round() || !m->launched) return apc_write_entry(m, "states", path, meta, n);
-  const char *own = arena_printf(a, "%s/elastic/checkpoint.%d", dir, regroup_round());
-  ApcStatus status = apc_write_entry(m, "states", own, meta, n);
-  if (status || rename(own, path) == 0) return status;
+/* Returns the file that is written first.  After ranks of a launcher have met again, an earlier rank 0 that is only
+ * stopped may still hold the file that it was writing.  So each round writes a file of its own first. */
+static const char *first_path(const ApcModel *m, Arena *a, const char *dir) {
+  if (!regroup_round() || !m->launched) return path_in(a, dir);
+  return arena_printf(a, "%s/elastic/checkpoint.%d", dir, regroup_round());
+}
+
+/* Gives the whole file its name. */
+static ApcStatus name_whole(ApcModel *m, Arena *a, const char *dir) {
+  const char *own = first_path(m, a, dir), *path = path_in(a, dir);
+  if (strcmp(own, path) == 0 || rename(own, path) == 0) return APC_OK;
   return host_error(m, RT_BAD_INPUT, "%s: %s", path, strerror(errno));
 }
 
 /* "data x": the metadata key of the source of input x. */
 static const char *key_of(Arena *a, const DataSource *s) { return arena_printf(a, "data %s", s->input); }
 
-ApcStatus checkpoint_write(ApcModel *m, const char *dir, int64_t steps, Dataset *data) {
+ApcStatus checkpoint_write(ApcModel *m, const char *dir, const CheckpointFacts *facts, HostWrite **w) {
   Arena *a = arena_new();
   const DataSource *sources;
   int n = 0, of = 0;
-  ApcStatus code = data ? dataset_sources(m, data, &sources, &n) : APC_OK;
-  const char **meta = ARENA_ARRAY(a, const char *, 2 * (n + 3));
-  meta[of++] = "steps", meta[of++] = arena_printf(a, "%" PRId64, steps);
+  ApcStatus code = facts->data ? dataset_sources(m, facts->data, &sources, &n) : APC_OK;
+  const char **meta = ARENA_ARRAY(a, const char *, 2 * (n + 5));
+  meta[of++] = "steps", meta[of++] = arena_printf(a, "%" PRId64, facts->steps);
   meta[of++] = "checkpoint", meta[of++] = format;
   meta[of++] = SAFETENSORS_SUMS, meta[of++] = "";
+  if (!isnan(facts->eval_loss)) meta[of++] = "eval_loss", meta[of++] = arena_printf(a, "%.17g", facts->eval_loss);
+  if (facts->data) {
+    char *place = arena_alloc(a, ORDER_TEXT);
+    dataset_place(facts->data, place, ORDER_TEXT);
+    meta[of++] = "place", meta[of++] = place;
+  }
   for (int i = 0; i < n; i++) meta[of++] = key_of(a, &sources[i]), meta[of++] = sources[i].text;
-  if (!code) code = write_states(m, a, dir, meta, of / 2);
+  const char *path = first_path(m, a, dir);
+  if (!code && w) code = host_write_begin(m, "states", path, meta, of / 2, w);
+  else if (!code) code = apc_write_entry(m, "states", path, meta, of / 2);
+  if (!code && !w) code = name_whole(m, a, dir);
   arena_free(a);
   return code;
 }
 
-ApcStatus checkpoint_save(ApcModel *m, const char *file) {
-  ApcStatus status = apc_write_entry(m, "weights", file, NULL, 0);
-  return status;
+ApcStatus checkpoint_write_end(ApcModel *m, const char *dir, HostWrite *w) {
+  ApcStatus code = host_write_end(m, w);
+  Arena *a = arena_new();
+  if (!code) code = name_whole(m, a, dir);
+  arena_free(a);
+  return code;
+}
+
+ApcStatus checkpoint_save(ApcModel *m, const char *entry, const char *file) {
+  return apc_write_entry(m, entry, file, NULL, 0);
 }
 
 /* ---- reading */
@@ -117,6 +140,20 @@ static bool same_content(const char *x, const char *y) {
   return a && b && strcmp(a, b) == 0;
 }
 
+/* Continues the data where the checkpoint was; files of earlier versions say only the steps. */
+static void continue_data(Arena *a, const Safetensors *s, int64_t steps, Dataset *data, const TrainWatch *w) {
+  char *other = arena_alloc(a, ORDER_TEXT);
+  const char *place = safetensors_meta(s, "place");
+  if (!data || !place) return;
+  if (!dataset_go_to(data, steps, place, other, ORDER_TEXT))
+    trainer_say(w, true,
+                "%s: the place in the data, '%.100s', is unknown; step %" PRId64
+                " takes the rows that it has in a new run",
+                s->path, place, steps + 1);
+  else if (*other)
+    trainer_say(w, true, "the data go on from their places in the checkpoint, but its run had %s", other + 2);
+}
+
 /* Warns about other data: the run continues, but not as an uninterrupted one would have. */
 static ApcStatus check_data(ApcModel *m, Arena *a, const Safetensors *s, Dataset *data, const TrainWatch *w) {
   const DataSource *sources;
@@ -148,6 +185,7 @@ ApcStatus checkpoint_read(ApcModel *m, const char *dir, int64_t *steps, Dataset 
   ApcStatus code = s ? read_steps(m, s, steps) : host_error(m, RT_BAD_INPUT, "%s: %s", file, first_of(diags));
   if (!code) code = check_sums(m, s, watch);
   if (!code) code = check_data(m, a, s, data, watch);
+  if (!code) continue_data(a, s, *steps, data, watch);
   ApcStatus status = code ? APC_OK : apc_read_entry(m, "restore", file);
   if (status) code = status;
   if (s) safetensors_close(s);
@@ -170,7 +208,7 @@ ApcStatus apc_write_checkpoint(ApcModel *m, const char *dir, int64_t steps) {
   ApcStatus code = begin(m);
   if (!code && steps < 0) code = host_error(m, RT_USAGE, "the number of steps is negative");
   if (!code) code = checkpoint_can_write(m, dir);
-  return code ? code : checkpoint_write(m, dir, steps, NULL);
+  return code ? code : checkpoint_write(m, dir, &(CheckpointFacts){.steps = steps, .eval_loss = NAN}, NULL);
 }
 
 ApcStatus apc_read_checkpoint(ApcModel *m, const char *dir, int64_t *steps) {

@@ -1,375 +1,320 @@
-/* runtime/train/dataset.c - see dataset.h.
- *
- * The order is a permutation of [0, rows) that is computed, not stored: a Feistel network of four rounds over the
- * smallest even number of bits that holds `rows`, iterated until the number is below it (Black and Rogaway, "Ciphers
- * with Arbitrary Finite Domains", 2002; the range is at most 4 times `rows`, so few iterations are needed).
- */
-#include "runtime/train/dataset.h"
-
+/* runtime/train/dataset.c - opens a data set; see dataset.h. */
+#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/npy.h"
-#include "base/random.h"
-#include "base/whole.h"
-#include "runtime/host/host.h"
-#include "runtime/train/tokens.h"
+#include "runtime/train/dataset_internal.h"
 
-typedef struct Source {
-  char name[512];
-  const char *file;
-  DType type;       /* of the input */
-  Tensor rows;      /* the whole file; for windows only type and shape */
-  Tokens *tokens;   /* windows of tokens; NULL: rows of an array */
-  int64_t *window;  /* room for one window */
-  int next;         /* the source that gets the next tokens, the labels; -1: none */
-  bool follows;     /* another source fills it */
-  char *batch;      /* rows of a step */
-  size_t row_bytes; /* of the input's type */
-} Source;
+/* ---- texts */
 
-struct Dataset {
-  Arena *arena;
-  Diags *diags;
-  Source *items; /* two per --data: tokens provide labels as well */
-  int n;
-  int64_t rows, batch, tokens;
-  int token_bits;      /* 0: according to the vocabulary */
-  DataSource *sources; /* NULL: not computed yet */
-  int n_sources;
-  const char *option; /* the option that gave the files */
-  bool shuffled;
-  uint64_t seed;
-};
-
-/* ---- order */
-
-static uint32_t mix(uint64_t seed, uint64_t pass, uint32_t half, uint32_t round) {
-  uint32_t out[4];
-  random_block(seed, (pass << 2) + round, half, out);
-  return out[0];
+const char *dataset_file(const char *text, size_t *name, double *weight) {
+  for (const char *c = strchr(text, '='); c; c = strchr(c + 1, '=')) {
+    char *end = NULL;
+    const size_t n = strspn(c + 1, "0123456789.eE+-");
+    if (c == text || c[1 + n] != '@' || !c[2 + n]) continue;
+    const double number = n ? strtod(c + 1, &end) : (double)NAN;
+    if (n && end != c + 1 + n) continue;
+    if (name) *name = (size_t)(c - text);
+    if (weight) *weight = number;
+    return c + n + 2;
+  }
+  return NULL;
 }
 
-/* Returns the row at position `at` of a pass. */
-static int64_t shuffled(uint64_t seed, uint64_t pass, uint64_t at, uint64_t rows) {
-  int half = 1;
-  while (half < 31 && (1ull << (2 * half)) < rows) half++;
-  const uint32_t mask = (uint32_t)((1ull << half) - 1);
-  do {
-    uint32_t left = (uint32_t)(at >> half) & mask, right = (uint32_t)at & mask;
-    for (uint32_t round = 0; round < 4; round++) {
-      uint32_t next = left ^ (mix(seed, pass, right, round) & mask);
-      left = right, right = next;
-    }
-    at = (uint64_t)left << half | right;
-  } while (at >= rows);
-  return (int64_t)at;
+/* One option: a file for an input.  `source`: how many options before it have the same name. */
+typedef struct GivenFile {
+  const char *name, *file;
+  double weight; /* NaN: none */
+  int source, input;
+} GivenFile;
+
+static int input_named(const Dataset *d, const char *name) {
+  int i = 0;
+  while (i < d->n && strcmp(d->inputs[i].name, name) != 0) i++;
+  return i;
 }
 
-static int64_t row_of(const Dataset *d, int64_t number) {
-  int64_t at = number % d->rows;
-  return d->shuffled ? shuffled(d->seed, (uint64_t)(number / d->rows), (uint64_t)at, (uint64_t)d->rows) : at;
+static ApcStatus read_text(ApcModel *m, Dataset *d, const char *text, GivenFile *out) {
+  size_t n = 0;
+  out->file = dataset_file(text, &n, &out->weight);
+  if (!out->file)
+    return host_error(m, RT_USAGE, "%s %s: expected NAME=@FILE.npy or NAME=@TOKENS.bin", d->files->option, text);
+  if (!isnan(out->weight) && !(out->weight > 0 && out->weight < 1e9))
+    return host_error(m, RT_USAGE, "%s %s: the weight of a source must be above 0", d->files->option, text);
+  out->name = arena_strndup(d->arena, text, n);
+  return APC_OK;
+}
+
+/* ---- inputs */
+
+static ApcStatus find_input(ApcModel *m, const char *option, const char *name, ApcTensorInfo *info) {
+  for (int i = 0; i < apc_inputs(m); i++)
+    if (apc_input_info(m, i, info) == APC_OK && strcmp(info->name, name) == 0) return APC_OK;
+  return host_error(m, RT_USAGE, "%s %s: the program has no input of that name", option, name);
+}
+
+static ApcStatus find_batched(ApcModel *m, const char *option, const char *name, ApcTensorInfo *info) {
+  ApcStatus code = find_input(m, option, name, info);
+  if (code) return code;
+  if (info->rank < 1) return host_error(m, RT_USAGE, "%s %s: the input is a single number", option, name);
+  if (info->dims[0] < 1)
+    return host_error(m, RT_USAGE, "%s %s: the batch size is symbolic, '%s'; compile with --batch N", option, name,
+                      info->dim_text[0]);
+  return APC_OK;
+}
+
+/* Adds an input whose rows have the dimensions dims[1] and so on. */
+static void add_input(Dataset *d, const ApcTensorInfo *info, FilledFrom from, const int64_t *dims) {
+  FilledInput *x = &d->inputs[d->n++];
+  *x = (FilledInput){.name = arena_strdup(d->arena, info->name), .from = from, .type = (DType)info->type};
+  x->rank = info->rank, x->row_bytes = dtype_bytes(x->type);
+  x->dims[0] = info->dims[0];
+  for (int i = 1; i < info->rank; i++) x->dims[i] = dims[i], x->row_bytes *= (size_t)dims[i];
+  x->can_ignore = strcmp(x->name, "labels") == 0 && (x->type == DT_i64 || x->type == DT_i32) &&
+                  info->index_below >= 0 && info->index_ignored != info->index_from;
+  x->ignored = info->index_ignored;
 }
 
 /* ---- files */
 
-static ApcStatus find_input(ApcModel *m, const Dataset *d, const char *name, ApcTensorInfo *info) {
-  for (int i = 0; i < apc_inputs(m); i++)
-    if (apc_input_info(m, i, info) == APC_OK && strcmp(info->name, name) == 0) return APC_OK;
-  return host_error(m, RT_USAGE, "%s %s: the program has no input of that name", d->option, name);
-}
-
-/* Splits "NAME=@FILE". */
-static ApcStatus split_data(ApcModel *m, const Dataset *d, const char *text, Source *s, const char **file) {
-  const char *at = strstr(text, "=@");
-  size_t n = at ? (size_t)(at - text) : 0;
-  if (!n || n >= sizeof s->name || !at[2])
-    return host_error(m, RT_USAGE, "%s %s: expected NAME=@FILE.npy or NAME=@TOKENS.bin", d->option, text);
-  memcpy(s->name, text, n);
-  *file = at + 2;
-  return APC_OK;
-}
-
-/* Fails with the last diagnostic; for a shard it names that file. */
-static ApcStatus refuse(ApcModel *m, const Dataset *d, const char *file) {
-  const Diag *x = d->diags->n ? &d->diags->items[d->diags->n - 1] : NULL;
-  return host_error(m, x && x->code == DIAG_no_memory ? RT_FAILED : RT_BAD_INPUT, "%s: %s",
-                    x && x->loc.file ? x->loc.file : file, x ? x->message : "cannot be read");
-}
-
-static int64_t elements_of_row(const Tensor *t) {
-  int64_t n = 1;
-  for (int d = 1; d < t->rank; d++) n *= t->dims[d];
-  return n;
-}
-
-/* Writes ", element [3, 0]," of a row; "" if a row is one number. */
-static void place_in_row(const Tensor *t, int64_t element, char *text, size_t size) {
-  int64_t index[TENSOR_MAX_RANK];
-  char place[180];
-  tensor_index(t->rank - 1, t->dims + 1, element, index);
-  text[0] = 0;
-  if (t->rank > 1) snprintf(text, size, ", element %s,", tensor_index_text(t->rank - 1, index, place, sizeof place));
-}
-
-static ApcStatus refuse_number(ApcModel *m, const Source *s, int64_t element, const char *what) {
-  const int64_t per_row = elements_of_row(&s->rows);
-  char place[200], value[32];
-  place_in_row(&s->rows, element % per_row, place, sizeof place);
-  tensor_element_text(&s->rows, element, value, sizeof value);
-  return host_error(m, RT_BAD_INPUT, "%s: row %" PRId64 "%s is %s; %s", s->file, element / per_row, place, value, what);
-}
-
-/* Checks the numbers for an input of integers: each must fit its type, and indices must lie in their table. */
-static ApcStatus check_numbers(ApcModel *m, const Source *s, const ApcTensorInfo *info) {
-  const bool index = info->index_below >= 0;
-  char what[800];
-  if (!index && s->rows.dtype == s->type) return APC_OK;
-  for (int64_t i = 0, n = tensor_elements(&s->rows), v = 0; i < n; i++) {
-    if (!whole_number(&s->rows, i, s->type, &v)) {
-      snprintf(what, sizeof what, "input '%s' takes whole numbers of type %s", s->name, dtype_name(s->type));
-      return refuse_number(m, s, i, what);
-    }
-    if (!index || (v >= info->index_from && v < info->index_below) || v == info->index_ignored) continue;
-    int end = snprintf(what, sizeof what, "as an index, input '%s', it must be %" PRId64 " to %" PRId64, s->name,
-                       info->index_from, info->index_below - 1);
-    if (info->index_ignored != info->index_from)
-      snprintf(what + end, sizeof what - (size_t)end, ", or %" PRId64 ", which is ignored", info->index_ignored);
-    return refuse_number(m, s, i, what);
-  }
-  return APC_OK;
-}
-
-/* Checks that the rows have the input's type, or contain integers of it in another type, and that the other dimensions
- * match. */
-static ApcStatus check_rows(ApcModel *m, const Source *s, const ApcTensorInfo *info) {
-  const Tensor *t = &s->rows;
-  const char *file = s->file;
-  bool integers = dtype_class(s->type) == DTC_I || dtype_class(s->type) == DTC_U;
-  if (t->raw || !whole_may_be(t->dtype, s->type))
-    return host_error(m, RT_BAD_INPUT, "%s is %s, but input '%s' has another type, %s", file, dtype_name(t->dtype),
-                      s->name, dtype_name(s->type));
-  bool fits = t->rank == info->rank;
-  for (int d = 1; fits && d < t->rank; d++) fits = info->dims[d] < 0 || info->dims[d] == t->dims[d];
-  if (!fits) return host_error(m, RT_BAD_INPUT, "%s: its rows do not have the shape of input '%s'", file, s->name);
-  return integers ? check_numbers(m, s, info) : 0;
-}
-
-/* Adds a source whose rows are known. */
-static ApcStatus add_source(ApcModel *m, Dataset *d, Source *s, const ApcTensorInfo *info, const char *file) {
-  int64_t rows = s->rows.dims[0], batch = info->dims[0], elements = elements_of_row(&s->rows);
-  if (d->rows >= 0 && (rows != d->rows || batch != d->batch))
+/* Checks a source against the others. */
+static ApcStatus check_source(ApcModel *m, Dataset *d, const GivenFile *g, const Source *s) {
+  const FilledInput *x = &d->inputs[g->input];
+  int64_t *rows = &d->begin.sources[g->source].rows;
+  if (!d->begin.batch) d->begin.batch = x->dims[0];
+  if ((*rows && s->rows.dims[0] != *rows) || x->dims[0] != d->begin.batch)
     return host_error(m, RT_BAD_INPUT, "%s has %lld rows for input '%s', %lld in a step; another file has %lld, %lld",
-                      file, (long long)rows, s->name, (long long)batch, (long long)d->rows, (long long)d->batch);
-  if (rows < batch)
-    return host_error(m, RT_BAD_INPUT, "%s has %lld rows, but a step takes %lld", file, (long long)rows,
-                      (long long)batch);
-  d->rows = rows, d->batch = batch;
-  s->row_bytes = (size_t)elements * dtype_bytes(s->type);
-  s->batch = malloc((size_t)batch * s->row_bytes + 1);
-  bool labels = strcmp(s->name, "labels") == 0 && s->type == DT_i64 && s->rows.rank > 1;
-  if (labels || (s->tokens && !d->tokens)) d->tokens = batch * elements;
-  return s->batch ? 0 : host_error(m, RT_FAILED, "out of memory");
+                      g->file, (long long)s->rows.dims[0], g->name, (long long)x->dims[0],
+                      (long long)(*rows ? *rows : s->rows.dims[0]), (long long)d->begin.batch);
+  *rows = s->rows.dims[0];
+  for (int i = 1; i < x->rank; i++)
+    if (s->rows.dims[i] != x->dims[i])
+      return host_error(m, RT_BAD_INPUT, "%s: its rows do not have the shape of those of the first source", g->file);
+  return *rows
+             ? APC_OK
+             : host_error(m, RT_BAD_INPUT, "%s has 0 rows, but a step takes %lld", g->file, (long long)d->begin.batch);
 }
 
-static ApcStatus open_rows(ApcModel *m, Dataset *d, Source *s, const ApcTensorInfo *info, const char *file) {
-  if (!npy_read(d->diags, file, &s->rows)) return refuse(m, d, file);
-  tensor_settle(&s->rows, s->type);
-  ApcStatus code = check_rows(m, s, info);
-  return code ? code : add_source(m, d, s, info, file);
+/* Opens a file.  The first one of a name adds the input. */
+static ApcStatus open_file(ApcModel *m, Dataset *d, const GivenFile *g) {
+  ApcTensorInfo info;
+  Source *s = &d->sources[g->source * d->files->n + g->input];
+  ApcStatus code = find_batched(m, d->files->option, g->name, &info);
+  if (!code) code = source_open(m, d->files, &info, g->file, d->diags, s);
+  if (code) return code;
+  if (g->input == d->n) add_input(d, &info, FROM_FILE, s->rows.dims);
+  if (s->tokens && !d->length) d->length = s->rows.dims[1], d->windows = g->input;
+  code = check_source(m, d, g, s);
+  const bool labels = strcmp(g->name, "labels") == 0 && s->type == DT_i64 && s->rows.rank > 1;
+  if (labels || (s->tokens && !d->tokens)) d->tokens = d->begin.batch * source_elements(s);
+  return code;
 }
 
-/* ---- windows of tokens */
+/* Finds the sources: the nth text of a name belongs to the nth source. */
+static ApcStatus open_files(ApcModel *m, Dataset *d) {
+  const DataFiles *f = d->files;
+  GivenFile *list = ARENA_ARRAY(d->arena, GivenFile, f->n + 1);
+  int *times = ARENA_ARRAY(d->arena, int, f->n + 1);
+  for (int i = 0; i < f->n; i++) {
+    ApcStatus code = read_text(m, d, f->data[i], &list[i]);
+    GivenFile *g = &list[i];
+    if (code) return code;
+    g->input = input_named(d, g->name);
+    g->source = times[g->input]++;
+    if (g->source && isnan(g->weight))
+      return host_error(m, RT_USAGE,
+                        "%s %s is given twice; a folder can hold several token files, and a mixture needs weights: "
+                        "%s=0.7@FILE",
+                        f->option, g->name, g->name);
+    if (g->source == ORDER_SOURCES)
+      return host_error(m, RT_USAGE, "%s %s: at most %d sources", f->option, g->name, ORDER_SOURCES);
+    code = open_file(m, d, g);
+    if (code) return code;
+  }
+  d->n_files = d->n, d->begin.n = f->n ? times[0] : 0;
+  for (int i = 1; i < d->n; i++)
+    if (times[i] != times[0])
+      return host_error(m, RT_USAGE, "%s: '%s' has %d sources, but '%s' has %d", f->option, d->inputs[i].name, times[i],
+                        d->inputs[0].name, times[0]);
+  return APC_OK;
+}
+
+/* Gives the order the weights of the texts, which must agree for a source. */
+static ApcStatus weigh(ApcModel *m, Dataset *d) {
+  double weights[ORDER_SOURCES] = {0};
+  const DataFiles *f = d->files;
+  int *times = ARENA_ARRAY(d->arena, int, d->n + 1);
+  for (int i = 0; i < f->n; i++) {
+    GivenFile g;
+    ApcStatus code = read_text(m, d, f->data[i], &g);
+    if (code) return code;
+    double *w = &weights[times[input_named(d, g.name)]++];
+    if (d->begin.n > 1 && isnan(g.weight))
+      return host_error(m, RT_USAGE, "%s %s: every source of a mixture needs a weight", f->option, f->data[i]);
+    if (*w != 0 && *w != g.weight && !(isnan(*w) && isnan(g.weight)))
+      return host_error(m, RT_USAGE, "%s %s: the files of one source have different weights", f->option, f->data[i]);
+    *w = g.weight;
+  }
+  if (d->begin.n == 1) weights[0] = 1;
+  draw_weigh(&d->begin, weights);
+  return APC_OK;
+}
+
+/* ---- inputs that follow from windows */
 
 static bool is_window(const ApcTensorInfo *x) { return x->rank == 2 && (x->type == APC_I64 || x->type == APC_I32); }
 
-static bool has_data(const DataFiles *files, const char *name) {
-  size_t n = strlen(name);
-  for (int i = 0; i < files->n; i++)
-    if (strncmp(files->data[i], name, n) == 0 && files->data[i][n] == '=') return true;
-  return false;
-}
-
-/* Uses the next tokens as `labels`, if the step has labels of the same shape that no other data provide. */
-static ApcStatus open_next(ApcModel *m, Dataset *d, const DataFiles *files, Source *s, const ApcTensorInfo *of,
-                           const char *file) {
+/* Uses the next tokens as `labels`, if the step has labels of the same shape that nothing else provides. */
+static ApcStatus add_next(ApcModel *m, Dataset *d) {
   ApcTensorInfo info;
   bool found = false;
+  if (!d->length || input_named(d, "labels") < d->n) return APC_OK;
   for (int i = 0; i < apc_inputs(m) && !found; i++)
     found = apc_input_info(m, i, &info) == APC_OK && strcmp(info.name, "labels") == 0;
-  if (!found || has_data(files, "labels") || !is_window(&info)) return APC_OK;
+  if (!found || !is_window(&info)) return APC_OK;
+  const FilledInput *of = &d->inputs[d->windows];
   if (info.dims[0] != of->dims[0] || info.dims[1] != of->dims[1])
-    return host_error(m, RT_USAGE, "%s %s: 'labels' has another shape, so it needs data of its own", d->option,
-                      s->name);
-  s->next = d->n;
-  Source *next = &d->items[d->n++];
-  *next = (Source){.name = "labels", .type = (DType)info.type, .rows = s->rows, .next = -1, .follows = true};
-  return add_source(m, d, next, &info, file);
+    return host_error(m, RT_USAGE, "%s %s: 'labels' has another shape, so it needs data of its own", d->files->option,
+                      of->name);
+  add_input(d, &info, FROM_NEXT, of->dims);
+  return APC_OK;
 }
 
-static ApcStatus open_tokens(ApcModel *m, Dataset *d, const DataFiles *files, Source *s, const ApcTensorInfo *info,
-                             const char *file) {
-  if (!is_window(info))
-    return host_error(m, RT_USAGE, "%s %s: tokens need an input of rows of integers", d->option, s->name);
-  if (info->dims[1] < 1)
-    return host_error(m, RT_USAGE, "%s %s: the length of a window is symbolic, '%s'; compile with --dim %s=N",
-                      d->option, s->name, info->dim_text[1], info->dim_text[1]);
-  int64_t below = info->index_below > 0 ? info->index_below : INT64_C(1) << 31;
-  TokenFormat format = {d->token_bits, info->dims[1], below};
-  s->tokens = tokens_open(d->diags, file, &format);
-  s->window = calloc((size_t)format.length + 1, sizeof *s->window);
-  if (!s->tokens) return refuse(m, d, file);
-  if (!s->window) return host_error(m, RT_FAILED, "out of memory");
-  s->rows = (Tensor){.dtype = s->type, .rank = 2, .dims = {tokens_rows(s->tokens), format.length}};
-  ApcStatus code = add_source(m, d, s, info, file);
-  return code ? code : open_next(m, d, files, s, info, file);
-}
-
-static ApcStatus open_source(ApcModel *m, Dataset *d, const DataFiles *files, const char *text) {
-  Source *s = &d->items[d->n];
+static ApcStatus add_document(ApcModel *m, Dataset *d, const char *text) {
   ApcTensorInfo info;
-  const char *file = text;
-  s->next = -1;
-  ApcStatus code = split_data(m, d, text, s, &file);
-  if (!code) code = find_input(m, d, s->name, &info);
+  char names[200];
+  const char *equals = strrchr(text, '=');
+  const DocumentKind kind = equals ? document_kind(equals + 1) : DOCUMENT_KINDS;
+  document_names(names, sizeof names);
+  if (!equals || equals == text || kind == DOCUMENT_KINDS)
+    return host_error(m, RT_USAGE, "--documents %s: expected NAME=KIND, with one of the kinds %s", text, names);
+  const char *name = arena_strndup(d->arena, text, (size_t)(equals - text));
+  ApcStatus code = find_batched(m, "--documents", name, &info);
   if (code) return code;
-  for (int i = 0; i < d->n; i++)
-    if (strcmp(d->items[i].name, s->name) == 0)
-      return host_error(m, RT_USAGE, "%s %s is given twice; a folder can hold several token files", d->option, s->name);
-  if (info.rank < 1) return host_error(m, RT_USAGE, "%s %s: the input is a single number", d->option, s->name);
-  if (info.dims[0] < 1)
-    return host_error(m, RT_USAGE, "%s %s: the batch size is symbolic, '%s'; compile with --batch N", d->option,
-                      s->name, info.dim_text[0]);
-  s->type = (DType)info.type, s->file = file;
-  d->n++; /* from here on it has to be freed */
-  return tokens_named(file) ? open_tokens(m, d, files, s, &info, file) : open_rows(m, d, s, &info, file);
+  if (input_named(d, name) < d->n) return host_error(m, RT_USAGE, "--documents %s: the input has other data", name);
+  const char *wrong = document_fits(kind, &info, d->length);
+  if (!wrong && info.dims[0] != d->begin.batch) wrong = "it needs an input of as many rows as the tokens";
+  if (!wrong && kind == DOCUMENT_next && info.index_ignored == info.index_from)
+    wrong = "it needs labels, some of which can be ignored";
+  if (wrong) return host_error(m, RT_USAGE, "--documents %s: %s", text, wrong);
+  add_input(d, &info, FROM_DOCUMENTS, info.dims);
+  d->inputs[d->n - 1].kind = kind;
+  return APC_OK;
+}
+
+/* Documents must be known: by the token that ends them, or by an index of all files. */
+static ApcStatus add_documents(ApcModel *m, Dataset *d) {
+  const DataFiles *f = d->files;
+  if (!f->n_documents) return APC_OK;
+  if (!d->length) return host_error(m, RT_USAGE, "--documents: %s gives no token files", f->option);
+  for (int i = 0; i < d->begin.n && f->document_end < 0; i++) {
+    const Source *s = &d->sources[i * f->n + d->windows];
+    if (!s->tokens || !tokens_indexed(s->tokens))
+      return host_error(m, RT_USAGE,
+                        "--documents: where documents begin in %s is not known: it has no index (.idx); give the "
+                        "token that ends them with --document-end",
+                        s->file);
+  }
+  ApcStatus code = APC_OK;
+  for (int i = 0; i < f->n_documents && !code; i++) code = add_document(m, d, f->documents[i]);
+  return code;
+}
+
+/* ---- order */
+
+bool dataset_pads(const Dataset *d) {
+  const int i = input_named(d, "labels");
+  return i < d->n && d->inputs[i].can_ignore;
+}
+
+static ApcStatus set_order(ApcModel *m, Dataset *d) {
+  const DataFiles *f = d->files;
+  Order *o = &d->begin;
+  const int64_t rows = o->sources[0].rows;
+  o->shuffled = f->shuffled, o->seed = f->seed, o->last = f->last;
+  if (f->pads_if && dataset_pads(d)) o->last = LAST_PAD;
+  if (o->last == LAST_PAD && !dataset_pads(d))
+    return host_error(m, RT_USAGE,
+                      "--last-batch pad: the step has no labels that can be ignored (the loss cross_entropy has)");
+  if (o->last != LAST_WRAP && o->n > 1)
+    return host_error(m, RT_USAGE, "%s: a mixture has no end, so no last batch",
+                      f->pads_if ? f->option : "--last-batch");
+  if (o->last != LAST_PAD && o->n == 1 && rows < o->batch)
+    return host_error(m, RT_BAD_INPUT, "%s has %lld rows, but a step takes %lld", d->sources[0].file, (long long)rows,
+                      (long long)o->batch);
+  ApcStatus code = weigh(m, d);
+  d->order = d->begin;
+  return code;
 }
 
 ApcStatus dataset_open(ApcModel *m, const DataFiles *files, Dataset **out) {
   Dataset *d = *out = calloc(1, sizeof *d);
-  if (d) d->items = calloc(2 * (size_t)files->n + 1, sizeof *d->items);
-  if (!d || !d->items) return host_error(m, RT_FAILED, "out of memory");
+  if (!d) return host_error(m, RT_FAILED, "out of memory");
   d->arena = arena_new();
   d->diags = diags_new(d->arena);
-  d->rows = -1, d->token_bits = files->token_bits, d->option = files->option;
-  d->shuffled = files->shuffled, d->seed = files->seed;
-  ApcStatus code = 0;
-  for (int i = 0; i < files->n && !code; i++) code = open_source(m, d, files, files->data[i]);
-  return code;
+  d->files = files, d->ahead = d->bound = -1;
+  d->inputs = calloc((size_t)files->n + (size_t)files->n_documents + 2, sizeof *d->inputs);
+  d->sources = calloc((size_t)files->n * (size_t)files->n + 1, sizeof *d->sources);
+  if (!d->inputs || !d->sources) return host_error(m, RT_FAILED, "out of memory");
+  ApcStatus code = open_files(m, d);
+  if (code || !files->n) return code;
+  code = add_documents(m, d);
+  if (!code) code = add_next(m, d);
+  if (!code) code = set_order(m, d);
+  return code ? code : batches_open(m, d);
 }
 
 void dataset_close(ApcModel *m, Dataset *d) {
   if (!d) return;
-  for (int i = 0; d->items && i < d->n; i++) {
-    host_unbind(m, d->items[i].name);
-    tensor_free(&d->items[i].rows);
-    tokens_close(d->items[i].tokens);
-    free(d->items[i].window);
-    free(d->items[i].batch);
-  }
+  batches_close(d);
+  for (int i = 0; d->inputs && i < d->n; i++) host_unbind(m, d->inputs[i].name);
+  for (int i = 0; d->sources && i < d->files->n * d->files->n; i++) source_close(&d->sources[i]);
   if (d->arena) arena_free(d->arena);
-  free(d->items);
+  free(d->inputs);
+  free(d->sources);
   free(d);
 }
 
-/* Copies a row of an array; check_numbers has checked numbers of another type. */
-static void take_numbers(const Source *s, char *to, int64_t row) {
-  const int64_t n = elements_of_row(&s->rows);
-  if (s->rows.dtype == s->type) {
-    memcpy(to, (const char *)s->rows.data + (size_t)row * s->row_bytes, s->row_bytes);
-    return;
-  }
-  for (int64_t i = 0, v; i < n; i++)
-    if (whole_number(&s->rows, row * n + i, s->type, &v))
-      dtype_store_i(s->type, to + (size_t)i * dtype_bytes(s->type), v);
-}
-
-/* Copies row `row` of the file to row `k` of the step. */
-static bool take_row(Dataset *d, Source *s, int64_t k, int64_t row) {
-  char *to = s->batch + (size_t)k * s->row_bytes;
-  if (!s->tokens) return take_numbers(s, to, row), true;
-  Source *next = s->next < 0 ? NULL : &d->items[s->next];
-  size_t element = dtype_bytes(s->type);
-  if (!tokens_read(s->tokens, row, s->window)) return false;
-  for (int64_t i = 0; i < s->rows.dims[1]; i++) {
-    dtype_store_i(s->type, to + (size_t)i * element, s->window[i]);
-    if (next)
-      dtype_store_i(next->type, next->batch + (size_t)k * next->row_bytes + (size_t)i * dtype_bytes(next->type),
-                    s->window[i + 1]);
-  }
-  return true;
-}
-
-ApcStatus dataset_bind(ApcModel *m, Dataset *d, int64_t step) {
-  for (int i = 0; i < d->n; i++)
-    for (int64_t k = 0; k < d->batch && !d->items[i].follows; k++)
-      if (!take_row(d, &d->items[i], k, row_of(d, step * d->batch + k))) return refuse(m, d, d->items[i].name);
-  ApcStatus status = APC_OK;
-  for (int i = 0; i < d->n && !status; i++) {
-    const Source *s = &d->items[i];
-    int64_t dims[TENSOR_MAX_RANK];
-    memcpy(dims, s->rows.dims, sizeof dims);
-    dims[0] = d->batch;
-    status = apc_bind_input(m, s->name, (ApcType)s->type, s->rows.rank, dims, s->batch);
-  }
-  return status ? status : 0;
-}
-
-static bool batch_not_finite(const Dataset *d, const Source *s, int64_t step, char *text, size_t size) {
-  const int64_t n = elements_of_row(&s->rows);
-  for (int64_t k = 0; k < d->batch; k++)
-    for (int64_t i = 0; i < n; i++) {
-      char place[200];
-      double x = dtype_load_f(s->type, s->batch + (size_t)k * s->row_bytes + (size_t)i * dtype_bytes(s->type));
-      if (isfinite(x)) continue;
-      place_in_row(&s->rows, i, place, sizeof place);
-      snprintf(text, size, "input '%s' (%s: row %" PRId64 "%.*s)", s->name, s->file, row_of(d, step * d->batch + k),
-               place[0] ? (int)strlen(place) - 1 : 0, place);
-      return true;
-    }
-  return false;
-}
-
-bool dataset_not_finite(const Dataset *d, int64_t step, char *text, size_t size) {
-  for (int i = 0; i < d->n; i++)
-    if (dtype_is_float(d->items[i].type) && batch_not_finite(d, &d->items[i], step, text, size)) return true;
-  return false;
-}
+/* ---- facts */
 
 static const char *last_part(const char *path) {
   const char *slash = strrchr(path, '/');
   return slash && slash[1] ? slash + 1 : path;
 }
 
-/* Computes the identities once: files may be large. */
-static ApcStatus find_sources(ApcModel *m, Dataset *d) {
-  DataSource *sources = ARENA_ARRAY(d->arena, DataSource, d->n + 1);
-  int n = 0;
-  for (int i = 0; i < d->n; i++) {
-    const Source *s = &d->items[i];
-    DataIdentity identity;
-    char text[80];
-    if (s->follows) continue;
-    data_identity_begin(&identity);
-    if (!(s->tokens ? tokens_identity(s->tokens, &identity) : data_identity_add(&identity, s->file)))
-      return host_status(m, rt_error_errno(&m->error, RT_BAD_INPUT, "%s", s->file));
-    data_identity_text(&identity, text, sizeof text);
-    sources[n++] = (DataSource){s->name, arena_printf(d->arena, "%s, %s", last_part(s->file), text)};
-  }
-  d->sources = sources, d->n_sources = n;
+static ApcStatus find_identity(ApcModel *m, Dataset *d, int source, int input, DataSource *out) {
+  const Source *s = &d->sources[source * d->files->n + input];
+  DataIdentity identity;
+  char text[80];
+  data_identity_begin(&identity);
+  if (!source_identity(s, &identity)) return host_status(m, rt_error_errno(&m->error, RT_BAD_INPUT, "%s", s->file));
+  data_identity_text(&identity, text, sizeof text);
+  const char *name = d->inputs[input].name;
+  out->input = source ? arena_printf(d->arena, "%s (source %d)", name, source + 1) : name;
+  out->text = arena_printf(d->arena, "%s, %s", last_part(s->file), text);
   return APC_OK;
 }
 
+/* Computes the identities once: files may be large. */
 ApcStatus dataset_sources(ApcModel *m, Dataset *d, const DataSource **list, int *n) {
-  ApcStatus code = d->sources ? 0 : find_sources(m, d);
-  *list = d->sources, *n = d->n_sources;
+  ApcStatus code = APC_OK;
+  DataSource *all = d->identities ? d->identities : ARENA_ARRAY(d->arena, DataSource, d->files->n + 1);
+  for (int i = 0; i < d->begin.n && !d->identities; i++)
+    for (int k = 0; k < d->n_files && !code; k++) code = find_identity(m, d, i, k, &all[d->n_identities++]);
+  if (!code) d->identities = all;
+  *list = d->identities, *n = d->n_identities;
   return code;
 }
 
 int64_t dataset_tokens(const Dataset *d) { return d->tokens; }
+int64_t dataset_batch(const Dataset *d) { return d->begin.batch; }
+int64_t dataset_steps(const Dataset *d) { return d->begin.n == 1 ? draw_steps(&d->begin) : 0; }
 
-int64_t dataset_rows(const Dataset *d) { return d->rows; }
-int64_t dataset_batch(const Dataset *d) { return d->batch; }
+int64_t dataset_rows(const Dataset *d) {
+  int64_t rows = 0;
+  for (int i = 0; i < d->begin.n; i++) rows += d->begin.sources[i].rows;
+  return rows;
+}

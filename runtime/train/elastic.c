@@ -13,13 +13,13 @@
 #include <unistd.h>
 
 #include "runtime/host/host.h"
-#include "runtime/train/checkpoint.h"
 
 enum { COPIES = 2, BACK_STEPS = 10 };
 
 struct Elastic {
   ApcModel *m;
   const Training *t;
+  Series *series;
   int full; /* ranks at the beginning */
   uint32_t worlds[ARTIFACT_MOST_WORLDS];
   int n_worlds;
@@ -62,10 +62,11 @@ static int world_below(const Elastic *e, int most) {
   return found;
 }
 
-ApcStatus elastic_open(ApcModel *m, const Training *t, Elastic **out) {
+ApcStatus elastic_open(ApcModel *m, const Training *t, Series *series, Elastic **out) {
   Elastic *e = *out = calloc(1, sizeof *e);
   if (!e) return host_error(m, RT_FAILED, "out of memory");
-  *e = (Elastic){.m = m, .t = t, .full = apc_ranks(m), .fds = {-1, -1}, .steps = {-1, -1}, .newest = -1};
+  *e = (Elastic){
+      .m = m, .t = t, .series = series, .full = apc_ranks(m), .fds = {-1, -1}, .steps = {-1, -1}, .newest = -1};
   e->stuck_at = -1;
   e->n_worlds = artifact_worlds(&m->artifact, e->worlds);
   m->elastic = true;
@@ -149,6 +150,7 @@ ApcStatus elastic_recover(Elastic *e, ApcStatus status, Dataset *data, int64_t *
     }
     e->losses++;
     status = go_on(e, ranks, data, made, why.text);
+    series_lost(e->series, *made);
     e->lost_at = *made;
   }
   return status;
@@ -157,7 +159,8 @@ ApcStatus elastic_recover(Elastic *e, ApcStatus status, Dataset *data, int64_t *
 ApcStatus elastic_keep(Elastic *e, int64_t made) {
   ApcStatus status = copy_states(e, made);
   int leaving = status ? 0 : host_leaving(e->m);
-  if (!leaving) return status;
+  if (leaving) status = series_wait(e->series);
+  if (status || !leaving) return status;
   char why[100];
   snprintf(why, sizeof why, "%d rank%s asked to leave", leaving, plural(leaving));
   int ranks = fewer(e, leaving, made);
@@ -168,12 +171,13 @@ ApcStatus elastic_keep(Elastic *e, int64_t made) {
 }
 
 ApcStatus elastic_take_back(Elastic *e, int64_t made, bool checkpoint) {
-  const bool periodic = e->t->checkpoint && e->t->every;
+  const bool periodic = e->t->checkpoint && (e->t->every || e->t->every_s > 0);
   const int missing = e->full - apc_ranks(e->m);
   if (missing <= 0 || (periodic ? !checkpoint : made - e->lost_at < BACK_STEPS)) return APC_OK;
   char why[100];
   snprintf(why, sizeof why, "%d rank%s started again", missing, plural(missing));
-  ApcStatus status = go_on(e, e->full, NULL, &made, why);
+  ApcStatus status = series_wait(e->series);
+  if (!status) status = go_on(e, e->full, NULL, &made, why);
   if (!status) e->gains += missing;
   return status;
 }

@@ -5,7 +5,8 @@
  * progress, the session ends all ranks; new ones start with the artifact's Program for the next smaller number, read
  * the newest copy, and the run goes on after its step.  A rank that gets SIGTERM leaves after the step.  The lost ranks
  * are started again at the next periodic checkpoint, or BACK_STEPS later without one.  The global batch and the rows of
- * every step are the same for any number of ranks.
+ * every step are the same for any number of ranks.  A checkpoint that is being written when ranks are lost is given up;
+ * before other ranks start for another reason, it is ended.
  *
  * Not done: copies in the memory of other machines; the ranks of a launcher meet again (runtime/launch/regroup.h) and
  * go on from the checkpoint.
@@ -13,13 +14,13 @@
 #ifndef APC_RUNTIME_TRAIN_ELASTIC_H
 #define APC_RUNTIME_TRAIN_ELASTIC_H
 
-#include "runtime/train/dataset.h"
+#include "runtime/train/checkpoint_series.h"
 
 typedef struct Elastic Elastic;
 
 /* Begins an elastic run of the program's present number of ranks, before they start.  *out is set even after an error;
  * free it with elastic_close. */
-ApcStatus elastic_open(ApcModel *m, const Training *t, Elastic **out);
+ApcStatus elastic_open(ApcModel *m, const Training *t, Series *series, Elastic **out);
 /* Says what the run cost, and frees everything; NULL is allowed. */
 void elastic_close(Elastic *e);
 

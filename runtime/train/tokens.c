@@ -4,11 +4,14 @@
 #include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include "base/file.h"
+#include "base/text.h"
+#include "runtime/train/megatron.h"
 
 typedef struct Shard {
   const char *path;
@@ -16,7 +19,9 @@ typedef struct Shard {
   const uint8_t *tokens; /* after the header, if there is one */
   size_t bytes;          /* of all tokens */
   int bits;              /* of each token */
-  int64_t first;         /* number of its first row among all */
+  bool indexed;          /* it has an index */
+  MegatronIndex index;
+  int64_t first; /* number of its first row among all */
 } Shard;
 
 struct Tokens {
@@ -34,12 +39,25 @@ static bool is_folder(const char *path) {
   return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
-static bool ends_in_bin(const char *name) {
-  size_t n = strlen(name);
-  return n > 4 && strcmp(name + n - 4, ".bin") == 0;
+static bool is_there(const char *path) {
+  struct stat st;
+  return stat(path, &st) == 0;
 }
 
-bool tokens_named(const char *path) { return ends_in_bin(path) || is_folder(path); }
+/* Returns the .bin file of a path that is its index, or the name of both. */
+static const char *bin_of(Arena *a, const char *path) {
+  if (text_ends_with(path, ".bin")) return path;
+  const size_t n = text_ends_with(path, ".idx") ? strlen(path) - 4 : strlen(path);
+  return arena_printf(a, "%.*s.bin", (int)n, path);
+}
+
+bool tokens_named(const char *path) {
+  if (text_ends_with(path, ".bin") || text_ends_with(path, ".idx") || is_folder(path)) return true;
+  Arena *a = arena_new();
+  const bool both = is_there(bin_of(a, path)) && is_there(megatron_index_of(a, path));
+  arena_free(a);
+  return both && !is_there(path);
+}
 
 static bool refuse(const Tokens *t, const char *path, const char *what) {
   return diag_error(t->diags, DIAG_file_read, file_loc(t->diags, path), "%s", what);
@@ -108,14 +126,23 @@ static bool looks_wide(const Shard *s) {
   return pairs >= enough && s->bytes % 4 == 0;
 }
 
-/* Finds the width of tokens: that of a header, which --bits must not contradict. */
+/* Reads the index, if there is one; false after a diagnostic. */
+static bool find_index(const Tokens *t, Shard *s) {
+  const char *path = megatron_index_of(t->diags->arena, s->path);
+  s->indexed = is_there(path);
+  return !s->indexed || megatron_open(t->diags, path, s->map.size, &s->index);
+}
+
+/* Finds the width of tokens: that of an index or a header, which --bits must not contradict. */
 static bool find_bits(const Tokens *t, Shard *s) {
-  const int said = header_bits(t, s), wanted = t->format.bits;
+  if (!find_index(t, s)) return false;
+  const int said = s->indexed ? s->index.bits : header_bits(t, s), wanted = t->format.bits;
   if (said < 0) return false;
   s->bits = wanted ? wanted : said ? said : t->format.below > 1 << 16 ? 32 : 16;
   return !said || said == s->bits ||
          refuse(t, s->path,
-                arena_printf(t->diags->arena, "its header (llm.c) says %d-bit tokens, but --bits %d", said, wanted));
+                arena_printf(t->diags->arena, "its %s says %d-bit tokens, but --bits %d",
+                             s->indexed ? "index (Megatron)" : "header (llm.c)", said, wanted));
 }
 
 static bool add_shard(Tokens *t, const char *path) {
@@ -130,14 +157,14 @@ static bool add_shard(Tokens *t, const char *path) {
     return refuse(
         t, path,
         arena_printf(t->diags->arena, "its %zu bytes are not a whole number of %d-bit tokens", s.bytes, s.bits));
-  if (bytes == 2 && s.tokens == s.map.data && looks_wide(&s))
+  if (bytes == 2 && s.tokens == s.map.data && !s.indexed && looks_wide(&s))
     return refuse(t, path, "every second token of 16 bits is 0: are these 32-bit tokens (--bits 32)?");
   int64_t count = (int64_t)(s.bytes / bytes);
   if (count > t->format.length) t->rows += (count - 1) / t->format.length;
   return true;
 }
 
-static int is_shard(const struct dirent *e) { return e->d_name[0] != '.' && ends_in_bin(e->d_name); }
+static int is_shard(const struct dirent *e) { return e->d_name[0] != '.' && text_ends_with(e->d_name, ".bin"); }
 
 /* By bytes, independent of the locale. */
 static int by_name(const struct dirent **x, const struct dirent **y) { return strcmp((*x)->d_name, (*y)->d_name); }
@@ -158,13 +185,23 @@ static bool add_folder(Tokens *t, const char *path) {
 Tokens *tokens_open(Diags *diags, const char *path, const TokenFormat *format) {
   Tokens *t = ARENA_NEW(diags->arena, Tokens);
   *t = (Tokens){.diags = diags, .format = *format};
-  if (is_folder(path) ? add_folder(t, path) : add_shard(t, path)) return t;
+  if (is_folder(path) ? add_folder(t, path) : add_shard(t, bin_of(diags->arena, path))) return t;
   tokens_close(t);
   return NULL;
 }
 
 void tokens_close(Tokens *t) {
-  for (size_t i = 0; t && i < t->shards.n; i++) file_unmap(&t->shards.items[i].map);
+  for (size_t i = 0; t && i < t->shards.n; i++) {
+    Shard *s = &t->shards.items[i];
+    file_unmap(&s->map);
+    if (s->index.map.data) file_unmap(&s->index.map);
+  }
+}
+
+bool tokens_indexed(const Tokens *t) {
+  bool all = true;
+  for (size_t i = 0; i < t->shards.n; i++) all = all && t->shards.items[i].indexed;
+  return all;
 }
 
 int64_t tokens_rows(const Tokens *t) { return t->rows; }
@@ -188,19 +225,29 @@ static const Shard *shard_of(const Tokens *t, int64_t row) {
   return &t->shards.items[low];
 }
 
-bool tokens_read(Tokens *t, int64_t row, int64_t *out) {
+static int64_t token_at(const Shard *s, const uint8_t *from) {
+  const int bytes = s->bits / 8;
+  uint64_t x = 0;
+  for (int i = bytes; i-- > 0;) x = x << 8 | from[i];
+  if (!s->indexed || !s->index.is_signed || bytes == 8) return (int64_t)x;
+  const uint64_t sign = UINT64_C(1) << (s->bits - 1);
+  return (int64_t)((x ^ sign) - sign);
+}
+
+bool tokens_read(const Tokens *t, int64_t row, int64_t *out, bool *starts, char *error, size_t size) {
   const Shard *s = shard_of(t, row);
   const int64_t first = (row - s->first) * t->format.length;
   const size_t bytes = (size_t)s->bits / 8;
   const uint8_t *from = s->tokens + (size_t)first * bytes;
+  if (starts) memset(starts, false, (size_t)t->format.length + 1);
+  if (starts && t->format.end < 0) megatron_starts(&s->index, first, t->format.length + 1, starts);
   for (int64_t i = 0; i <= t->format.length; i++, from += bytes) {
-    uint32_t token = from[0] | (uint32_t)from[1] << 8;
-    if (bytes == 4) token |= (uint32_t)from[2] << 16 | (uint32_t)from[3] << 24;
-    out[i] = token;
-    if (token < (uint64_t)t->format.below) continue;
-    return refuse(t, s->path,
-                  arena_printf(t->diags->arena, "token %" PRId64 " is %" PRIu32 "; the model's vocabulary has %" PRId64,
-                               first + i, token, t->format.below));
+    const int64_t token = out[i] = token_at(s, from);
+    if (starts && t->format.end >= 0 && i && out[i - 1] == t->format.end) starts[i] = true;
+    if (token >= 0 && token < t->format.below) continue;
+    snprintf(error, size, "%s: token %" PRId64 " is %" PRId64 "; the model's vocabulary has %" PRId64, s->path,
+             first + i, token, t->format.below);
+    return false;
   }
   return true;
 }

@@ -8,6 +8,7 @@
  * skipped, the ranks save the values that a step changes before it, so that it can be undone.
  */
 #include <inttypes.h>
+#include <limits.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -15,9 +16,10 @@
 #include <time.h>
 
 #include "base/file.h"
-#include "runtime/train/checkpoint.h"
+#include "runtime/train/checkpoint_series.h"
 #include "runtime/train/dataset.h"
 #include "runtime/train/elastic.h"
+#include "runtime/train/evaluation.h"
 #include "runtime/launch/regroup.h"
 #include "runtime/host/host.h"
 
@@ -45,38 +47,43 @@ static double now_us(void) {
 enum { LOSS, GRAD_NORM, LR, RESULTS };
 static const char *const results[RESULTS] = {"loss", "grad_norm", "lr"};
 
-static ApcStatus read_result(ApcModel *m, const char *name, double *out) {
-  int rank;
-  int64_t dims[APC_MAX_RANK];
-  size_t bytes;
-  const void *data;
-  ApcStatus status = apc_output_shape(m, name, &rank, dims, &bytes);
-  if (!status) status = apc_output_data(m, name, &data);
-  if (!status) *out = bytes == sizeof(double) ? *(const double *)data : (double)*(const float *)data;
-  return status;
-}
-
 /* Returns x; a NaN without its sign. */
 static double plain(double x) { return isnan(x) ? (double)NAN : x; }
 
 /* ---- steps that are not finite */
 
+/* The noise of the gradients (McCandlish et al., 2018, the simple noise scale): |G|^2 of the true gradient and the
+ * variance of one row's.  With a mean of earlier gradients the step measures g . mean, of which |G|^2 is the expected
+ * value; that of |g|^2 is |G|^2 + variance / rows.  Both are noisy, so their means over some steps are divided. */
+typedef struct Noise {
+  double square, agree; /* means over about 50 steps; NaN: none so far */
+} Noise;
+
+static double noise_of(Noise *n, double norm, double agree, int64_t rows) {
+  const double kept = 0.98;
+  if (!isfinite(agree)) return NAN;
+  n->square = isnan(n->square) ? norm * norm : kept * n->square + (1 - kept) * norm * norm;
+  n->agree = isnan(n->agree) ? agree : kept * n->agree + (1 - kept) * agree;
+  return n->agree > 0 && n->square > n->agree ? (double)rows * (n->square - n->agree) / n->agree : NAN;
+}
+
 /* State of the loop. */
 typedef struct Steps {
   int64_t made;
-  long skipped; /* in a row, up to the last one */
-  bool kept;    /* the ranks have saved the present values */
-  bool untold;  /* `last` was made, and the observer does not know yet */
+  long skipped;          /* in a row, up to the last one */
+  bool kept;             /* the ranks have saved the present values */
+  bool scaled, measured; /* the step scales its loss; it measures the noise of its gradients */
+  bool untold;           /* `last` was made, and the observer does not know yet */
   StepMade last;
-  double flops; /* model FLOPs of a step; all steps have the same sizes.  0: not computed yet */
+  Noise noise, before; /* `before`: the last step */
+  double flops;        /* model FLOPs of a step; all steps have the same sizes.  0: not computed yet */
 } Steps;
 
 /* Names the first of inputs, weights and results that is not finite.  The weights are those after the step: if only
  * gradients were not finite, these have spread to the weights. */
-static ApcStatus name_first(ApcModel *m, const Dataset *d, int64_t step, const double *values, char *text,
-                            size_t size) {
+static ApcStatus name_first(ApcModel *m, const Dataset *d, const double *values, char *text, size_t size) {
   const char *weight = NULL;
-  if (dataset_not_finite(d, step, text, size)) return APC_OK;
+  if (dataset_not_finite(d, text, size)) return APC_OK;
   ApcStatus status = isfinite(values[LOSS]) ? apc_not_finite(m, &weight) : APC_OK;
   if (weight) snprintf(text, size, "the gradient of '%s'", weight);
   else snprintf(text, size, "'%s'", results[isfinite(values[LOSS]) ? GRAD_NORM : LOSS]);
@@ -87,7 +94,7 @@ static ApcStatus name_first(ApcModel *m, const Dataset *d, int64_t step, const d
 static ApcStatus not_finite(ApcModel *m, const Training *t, const Dataset *d, Steps *s, const double *values) {
   char first[500], weight_before[300] = "";
   const char *weight = NULL;
-  ApcStatus status = name_first(m, d, s->made, values, first, sizeof first);
+  ApcStatus status = name_first(m, d, values, first, sizeof first);
   if (!status && t->skip) status = apc_back(m);
   if (!status && t->skip) status = apc_not_finite(m, &weight);
   if (status) return status;
@@ -119,6 +126,31 @@ static void tell_step(ApcModel *m, const Training *t, Steps *s) {
   if (t->watch.step) t->watch.step(t->watch.context, x);
 }
 
+/* A step whose gradients overflowed with the scale of its loss has changed nothing but that scale. */
+static ApcStatus overflowed(ApcModel *m, const Training *t, Steps *s, bool *is) {
+  const double least = 1e-12;
+  double skipped, scale;
+  ApcStatus status = trainer_result(m, "skipped", &skipped);
+  if (!status) status = trainer_result(m, "loss_scale", &scale);
+  *is = !status && skipped > 0;
+  if (!*is) return status;
+  if (scale < least)
+    return host_error(m, RT_FAILED, "step %" PRId64 ": the gradients are not finite with a loss scale of %g",
+                      s->made + 1, scale);
+  trainer_say(&t->watch, false, "step %" PRId64 " is skipped: its gradients overflow with a loss scale of %g; now %g",
+              s->made + 1, scale, scale / 2);
+  s->made++;
+  return APC_OK;
+}
+
+static ApcStatus measure(ApcModel *m, Steps *s, double norm, int64_t rows, double *noise) {
+  double agree;
+  *noise = NAN, s->before = s->noise;
+  ApcStatus status = s->measured ? trainer_result(m, "grad_agree", &agree) : APC_OK;
+  if (!status && s->measured) *noise = noise_of(&s->noise, norm, agree, rows);
+  return status;
+}
+
 static ApcStatus one_step(ApcModel *m, const Training *t, Dataset *d, Steps *s) {
   double values[RESULTS], begin = now_us();
   ApcStatus code = dataset_bind(m, d, s->made);
@@ -127,102 +159,65 @@ static ApcStatus one_step(ApcModel *m, const Training *t, Dataset *d, Steps *s) 
   if (!status) status = apc_bind_input(m, "step", APC_I64, 0, NULL, &s->made);
   if (!status) status = apc_run(m, NULL);
   double us = now_us() - begin;
-  for (int i = 0; i < RESULTS && !status; i++) status = read_result(m, results[i], &values[i]);
+  for (int i = 0; i < RESULTS && !status; i++) status = trainer_result(m, results[i], &values[i]);
   if (status) return status;
+  bool skipped = false;
+  if (s->scaled && isfinite(values[LOSS])) status = overflowed(m, t, s, &skipped);
+  if (status || skipped) return s->kept = false, status;
   s->kept = !isfinite(values[LOSS]) || !isfinite(values[GRAD_NORM]);
   if (s->kept) return not_finite(m, t, d, s, values);
   s->skipped = 0;
+  double noise;
+  if ((status = measure(m, s, values[GRAD_NORM], dataset_batch(d), &noise))) return status;
   if (s->flops == 0) s->flops = program_flops(&m->artifact.program, m->ran_entry, m->symbols);
   const double mfu = s->flops / (us * 1e-6) / m->artifact.program.header->peak;
-  s->last = (StepMade){++s->made, values[LOSS],      values[GRAD_NORM], values[LR],
-                       us,        dataset_tokens(d), dataset_batch(d),  isfinite(mfu) ? mfu : NAN};
+  s->last = (StepMade){++s->made,        values[LOSS], values[GRAD_NORM],        values[LR], us, dataset_tokens(d),
+                       dataset_batch(d), noise,        isfinite(mfu) ? mfu : NAN};
   s->untold = true;
   return APC_OK;
 }
-
 /* Checks that the selected entry is a training step. */
 static ApcStatus check_entry(ApcModel *m) {
   ApcTensorInfo info;
-  bool has_step = false, has_loss = false;
+  bool has_step = false;
   for (int i = 0; i < apc_inputs(m); i++)
     has_step |= apc_input_info(m, i, &info) == APC_OK && strcmp(info.name, "step") == 0;
-  for (int i = 0; i < apc_outputs(m); i++)
-    has_loss |= apc_output_info(m, i, &info) == APC_OK && strcmp(info.name, "loss") == 0;
-  if (has_step && has_loss) return APC_OK;
+  if (has_step && trainer_has_output(m, "loss")) return APC_OK;
   return host_error(m, RT_USAGE, "--steps: this is not a training program; compile the model with --train LOSS");
-}
-
-/* ---- evaluation */
-
-/* Selects the step again, even after an error, which remains the model's. */
-static ApcStatus back_to(ApcModel *m, const char *entry, ApcStatus status) {
-  const RtError error = m->error;
-  ApcStatus selected = apc_select(m, entry);
-  if (status) m->error = error;
-  return status ? status : selected;
-}
-
-/* Computes the mean over all whole batches, each weighted by the count that its loss is a mean of. */
-static ApcStatus mean_loss(ApcModel *m, Dataset *d, int64_t batches, double *mean) {
-  double sum = 0, count = 0;
-  for (int64_t i = 0; i < batches; i++) {
-    double loss, weight;
-    ApcStatus status = dataset_bind(m, d, i);
-    if (!status) status = apc_run(m, NULL);
-    if (!status) status = read_result(m, "loss", &loss);
-    if (!status) status = read_result(m, "count", &weight);
-    if (status) return status;
-    if (weight > 0) sum += loss * weight, count += weight;
-  }
-  *mean = sum / count;
-  return count == 0 ? host_error(m, RT_BAD_INPUT, "--eval: all labels are ignored") : APC_OK;
-}
-
-static ApcStatus evaluate(ApcModel *m, const Training *t, Dataset *d, int64_t step) {
-  double mean = NAN, begin = now_us();
-  const int64_t batches = dataset_rows(d) / dataset_batch(d);
-  const char *before = apc_entry_name(m, 0);
-  ApcStatus status = apc_select(m, "eval");
-  status = back_to(m, before, status ? status : mean_loss(m, d, batches, &mean));
-  if (status) return status;
-  if (!isfinite(mean))
-    return host_error(m, RT_FAILED, "eval after step %" PRId64 ": the loss is %g", step, plain(mean));
-  const EvalMade e = {step, batches * dataset_batch(d), mean, now_us() - begin};
-  metrics_eval(m->metrics, mean);
-  if (t->watch.eval) t->watch.eval(t->watch.context, &e);
-  return APC_OK;
-}
-
-static ApcStatus open_evaluation(ApcModel *m, const Training *t, Dataset **out) {
-  const char *before = apc_entry_name(m, 0);
-  ApcStatus status = apc_select(m, "eval");
-  status = back_to(m, before, status ? status : dataset_open(m, &t->eval, out));
-  if (status) return status;
-  int64_t rest = dataset_rows(*out) % dataset_batch(*out);
-  if (rest)
-    trainer_say(&t->watch, false,
-                "%" PRId64 " of %" PRId64 " rows are not evaluated: they do not fill a batch of %" PRId64, rest,
-                dataset_rows(*out), dataset_batch(*out));
-  return APC_OK;
 }
 
 /* ---- the loop */
 
 static ApcStatus apart_from(ApcModel *m, const char *save, const DataFiles *files) {
   for (int i = 0; i < files->n; i++) {
-    const char *at = strstr(files->data[i], "=@");
-    if (at && file_same(at + 2, save))
+    const char *file = dataset_file(files->data[i], NULL, NULL);
+    if (file && file_same(file, save))
       return host_error(m, RT_USAGE, "--save would write %s, which is read by %s", save, files->option);
   }
   return APC_OK;
 }
 
+/* Checks that the program has the entry that an option saves, and that its file can be written. */
+static ApcStatus can_save_of(ApcModel *m, const char *entry, const char *file, const char *missing) {
+  uint32_t found;
+  if (!file) return APC_OK;
+  if (host_find_entry(m, entry, &found) == RT_OK) return checkpoint_can_save(m, file);
+  m->error = (RtError){0};
+  return host_error(m, RT_USAGE, "%s", missing);
+}
+
 /* Checks the output files now, rather than after the steps. */
 static ApcStatus can_write(ApcModel *m, const Training *t) {
   ApcStatus code = t->save ? checkpoint_can_save(m, t->save) : 0;
+  if (!code)
+    code = can_save_of(
+        m, "averages", t->save_ema,
+        "--save-ema: the program keeps no averages; compile it with ema= in --optimizer, as adamw(ema=0.999)");
+  if (!code)
+    code = can_save_of(m, "adapter", t->save_lora, "--save-lora: the program has no adapters; compile it with --lora");
   if (!code && t->save) code = apart_from(m, t->save, &t->data);
   if (!code && t->save) code = apart_from(m, t->save, &t->eval);
-  return !code && t->checkpoint ? checkpoint_can_write(m, t->checkpoint) : code;
+  return !code && t->checkpoint ? series_can_write(m, t) : code;
 }
 
 /* The run. */
@@ -231,32 +226,45 @@ typedef struct Run {
   const Training *t;
   Dataset *d, *eval; /* eval: NULL without --eval */
   Elastic *elastic;  /* NULL without --elastic */
+  Series series;     /* the checkpoints */
   Steps s;
-  int64_t evaluated, written; /* steps made at the last evaluation and the last checkpoint; -1: none */
+  int64_t evaluated; /* steps made at the last evaluation; -1: none */
 } Run;
-
-/* Work at a step boundary: evaluation and checkpoint, if they are wanted here and were not done yet. */
-static ApcStatus at_boundary(Run *r, bool eval, bool checkpoint) {
-  ApcStatus code = APC_OK;
-  if (eval && r->evaluated != r->s.made) code = evaluate(r->m, r->t, r->eval, r->s.made);
-  if (!code && eval) r->evaluated = r->s.made;
-  if (!code && checkpoint && r->written != r->s.made) code = checkpoint_write(r->m, r->t->checkpoint, r->s.made, r->d);
-  if (!code && checkpoint) r->written = r->s.made;
-  return code;
-}
 
 /* Goes on with other ranks after a loss, if the run is elastic; else returns the status. */
 static ApcStatus recover(Run *r, ApcStatus code) {
   if (!code || !r->elastic) return code;
   code = elastic_recover(r->elastic, code, r->d, &r->s.made);
+  if (!code) dataset_back(r->d, r->s.made);
+  if (r->s.untold) r->s.noise = r->s.before;
   r->s.kept = r->s.untold = false;
   return code;
 }
 
-/* Does the work of a boundary again until no rank is lost meanwhile. */
-static ApcStatus finish_boundary(Run *r, bool eval, bool checkpoint) {
+/* These do their work again until no rank is lost meanwhile.  First the evaluation: */
+static ApcStatus evaluate(Run *r) {
+  double loss;
   ApcStatus code;
-  while ((code = at_boundary(r, eval, checkpoint)))
+  if (r->evaluated == r->s.made) return APC_OK;
+  while ((code = evaluation_make(r->m, r->t, r->eval, r->s.made, &loss)))
+    if ((code = recover(r, code))) return code;
+  r->evaluated = r->s.made;
+  series_evaluated(&r->series, loss);
+  return APC_OK;
+}
+
+/* A checkpoint, if one is due. */
+static ApcStatus write_due(Run *r) {
+  ApcStatus code;
+  while ((code = series_step(&r->series, r->s.made)))
+    if ((code = recover(r, code))) break;
+  return code;
+}
+
+/* The last checkpoint, which is whole when this returns; see series_end. */
+static ApcStatus write_last(Run *r, bool last, ApcStatus code) {
+  if (code) return series_end(&r->series, r->s.made, last, code);
+  while ((code = series_end(&r->series, r->s.made, last, APC_OK)))
     if ((code = recover(r, code))) break;
   return code;
 }
@@ -274,7 +282,7 @@ static ApcStatus change_number(Run *r, bool checkpoint) {
   const int now = apc_ranks(r->m), leaving = host_leaving(r->m);
   const bool fewer = leaving && leaving < now, more = checkpoint && has_place(r, now);
   if (!fewer && !more) return APC_OK;
-  ApcStatus code = finish_boundary(r, false, true);
+  ApcStatus code = write_last(r, true, APC_OK);
   r->m->regroup = !code;
   return code;
 }
@@ -287,32 +295,37 @@ static ApcStatus step_and_boundary(Run *r) {
   if (!code && r->s.made > made && r->elastic) code = recover(r, elastic_keep(r->elastic, r->s.made));
   if (code || r->s.made <= made) return code; /* the step was dropped */
   tell_step(r->m, t, &r->s);
-  bool eval = r->eval && t->evals && r->s.made % t->evals == 0;
-  bool checkpoint = t->checkpoint && t->every && r->s.made % t->every == 0;
-  code = finish_boundary(r, eval, checkpoint);
+  if (r->eval && t->evals && r->s.made % t->evals == 0) code = evaluate(r);
+  if (!code) code = write_due(r);
+  const bool checkpoint = r->series.begun == r->s.made;
   if (!code && t->elastic && r->m->launched && launched_elastic(r->m->launched)) code = change_number(r, checkpoint);
   return code || !r->elastic ? code : recover(r, elastic_take_back(r->elastic, r->s.made, checkpoint));
 }
 
-/* Makes the steps after `before`. */
+/* Makes the steps after `before`.  The last evaluation comes before the last checkpoint, which may be the best one by
+ * it. */
 static ApcStatus make_steps(Run *r, int64_t before) {
   const Training *t = r->t;
   const int64_t *made = &r->s.made;
-  ApcStatus code = 0;
-  r->s.made = before;
-  r->written = t->resume ? before : -1, r->evaluated = -1;
+  r->s = (Steps){.made = before, .noise = {NAN, NAN}};
+  r->s.scaled = trainer_has_output(r->m, "skipped"), r->s.measured = trainer_has_output(r->m, "grad_agree");
+  r->evaluated = -1;
+  ApcStatus last = APC_OK, code = series_begin(&r->series, r->m, t, r->d, before);
   while (*made < t->steps && !code && !r->m->regroup && !is_asked(r->m, &t->watch)) code = step_and_boundary(r);
-  if (r->m->regroup) return code;
-  bool asked = *made < t->steps && is_asked(r->m, &t->watch), nothing = asked && *made == before;
-  if (!code && t->checkpoint && !nothing) code = finish_boundary(r, false, true);
+  if (r->m->regroup) return code; /* with a whole checkpoint */
+  const bool asked = *made < t->steps && is_asked(r->m, &t->watch), nothing = asked && *made == before;
+  if (!code && r->eval && !asked) last = evaluate(r);
+  const RtError error = r->m->error; /* the trained states are written even if they could not be evaluated */
+  code = write_last(r, !nothing, code);
+  if (last) r->m->error = error;
   if (!code && asked) trainer_say(&t->watch, false, "asked to stop after step %" PRId64 " of %ld", *made, t->steps);
-  return code || !r->eval || asked ? code : finish_boundary(r, true, false);
+  return last ? last : code;
 }
 
 /* The ranks of a launcher meet again by themselves (runtime/launch/regroup.h). */
 static ApcStatus begin_elastic(Run *r) {
   if (!r->t->elastic) return APC_OK;
-  if (!r->m->launched) return elastic_open(r->m, r->t, &r->elastic);
+  if (!r->m->launched) return elastic_open(r->m, r->t, &r->series, &r->elastic);
   if (!r->t->checkpoint)
     return host_error(r->m, RT_USAGE, "--elastic under a launcher needs --checkpoint DIR, from which the ranks go on");
   if (!launched_elastic(r->m->launched)) {
@@ -324,15 +337,30 @@ static ApcStatus begin_elastic(Run *r) {
   return APC_OK;
 }
 
-/* Writes the weights, again if ranks are lost meanwhile. */
-static ApcStatus save(Run *r) {
-  ApcStatus code;
-  while ((code = checkpoint_save(r->m, r->t->save)))
+/* Writes what the entry returns, again if ranks are lost meanwhile; file NULL: nothing. */
+static ApcStatus save(Run *r, const char *entry, const char *file) {
+  ApcStatus code = APC_OK;
+  while (file && (code = checkpoint_save(r->m, entry, file)))
     if ((code = recover(r, code))) break;
   return code;
 }
 
-ApcStatus trainer_run(ApcModel *m, const Training *t) {
+/* Turns epochs into steps. */
+static ApcStatus count_epochs(ApcModel *m, Training *t, const Dataset *d) {
+  const int64_t steps = dataset_steps(d);
+  if (!steps) return host_error(m, RT_USAGE, "--epochs: a mixture has no epochs of its own; give --steps");
+  if (t->epochs > LONG_MAX / steps) return host_error(m, RT_USAGE, "--epochs %ld: too many steps", t->epochs);
+  t->steps = t->epochs * (t->data.last == LAST_WRAP ? 0 : steps);
+  if (t->data.last == LAST_WRAP) {
+    const __int128 rows = (__int128)t->epochs * dataset_rows(d), b = dataset_batch(d);
+    t->steps = (long)((rows + b - 1) / b);
+  }
+  trainer_say(&t->watch, false, "%ld epoch%s of %" PRId64 " rows: %ld steps", t->epochs, t->epochs == 1 ? "" : "s",
+              dataset_rows(d), t->steps);
+  return APC_OK;
+}
+
+ApcStatus trainer_run(ApcModel *m, Training *t) {
   Dataset *d = NULL, *eval = NULL;
   const DataSource *sources;
   Run run = {.m = m, .t = t};
@@ -341,7 +369,8 @@ ApcStatus trainer_run(ApcModel *m, const Training *t) {
   ApcStatus code = check_entry(m);
   if (!code) code = dataset_open(m, &t->data, &d);
   if (!code && t->data.n == 0) code = host_error(m, RT_USAGE, "--steps needs data: --data NAME=@FILE.npy");
-  if (!code && t->eval.n) code = open_evaluation(m, t, &eval);
+  if (!code && t->epochs) code = count_epochs(m, t, d);
+  if (!code && t->eval.n) code = evaluation_open(m, t, &eval);
   if (!code) code = can_write(m, t);
   if (!code && t->checkpoint) code = dataset_sources(m, d, &sources, &n_sources); /* their identities at the start */
   run.d = d, run.eval = eval;
@@ -349,7 +378,9 @@ ApcStatus trainer_run(ApcModel *m, const Training *t) {
   if (!code && t->resume) code = recover(&run, checkpoint_read(m, t->resume, &made, d, &t->watch));
   if (!code && t->watch.begun) t->watch.begun(t->watch.context, made);
   if (!code) code = make_steps(&run, made);
-  if (!code && t->save && !m->regroup) code = save(&run);
+  if (!code && !m->regroup) code = save(&run, "weights", t->save);
+  if (!code && !m->regroup) code = save(&run, "averages", t->save_ema);
+  if (!code && !m->regroup) code = save(&run, "adapter", t->save_lora);
   elastic_close(run.elastic);
   host_unbind(m, "step");
   dataset_close(m, d);

@@ -94,7 +94,7 @@ class Run:
         for reader in self.readers:
             reader.join()
         check(f"exit {got}, not {code}: {self.text()}", got == code)
-        return [x["loss"] for x in self.steps]
+        return [x["loss"] for x in self.steps if "loss" in x]
 
 
 def compare(what, run, first=1):
@@ -122,6 +122,30 @@ def nothing_left(what):
 def compiled(name, *options):
     subprocess.run([APC, str(ROOT / "examples/mlp.apc"), "-q", "-D", "layers=2", "-D", "d=12", "--train", "mse", "--batch",
                     "12", "--optimizer", "adamw(lr=.01)", *options, "-o", name], check=True)
+
+
+def beside():
+    """Ranks are lost while checkpoints are written beside the steps: every checkpoint that is there is whole."""
+    data = ["--eval", "x=@x.npy", "--eval", "labels=@y.npy", "--evals", "3"]
+    run = Run("--steps", "100000000", "--elastic", "--checkpoint", "beside", "--every", "2", "--keep", "3,best", *data)
+    for after in (20, 40, 60, 80):
+        run.lose(after, signal.SIGKILL, random.randrange(2))
+    run.process.send_signal(signal.SIGINT)
+    run.end()
+    made = [x for x in run.steps if "loss" in x]
+    last = made[-1]["step"]
+    check("beside: every step once", [x["step"] for x in made] == list(range(1, last + 1)))
+    wanted = Run("--steps", str(last + 1)).end()
+    names = sorted(os.listdir("beside"))
+    check(f"beside: {names}", len(names) == 5 and {"best.safetensors", "checkpoint.safetensors"} < set(names))
+    for name in names:
+        one = Run("--steps", str(last + 1), "--resume", f"beside/{name}")
+        losses = one.end()
+        first = one.steps[0]["step"]
+        check(f"beside: {name} goes on from its step", f"-{first - 1}." in name or "-" not in name)
+        check(f"beside: losses after {name}",
+              all(abs(x - y) <= 1e-5 * abs(y) for x, y in zip(losses, wanted[first - 1:], strict=True)))
+    nothing_left("beside")
 
 
 # ---- ranks of a launcher
@@ -278,7 +302,7 @@ def main():
     check("back at the checkpoint", run.until(lambda: "1 rank started again; 4 ranks go on after step" in run.text()))
     back = int(run.text().split("1 rank started again; 4 ranks go on after step ")[1].split(",")[0])
     check(f"back at step {back}", back % 50 == 0)
-    run.until(lambda: len(run.steps) >= 120)
+    run.until(lambda: len(run.steps) >= 160)  # the checkpoint of step 150 began, so that of step 100 is whole
     run.process.kill()
     run.end(-signal.SIGKILL)
     again = Run(*line)
@@ -290,6 +314,8 @@ def main():
     rows = pathlib.Path("log.csv").read_text().split()[1:]
     check("the log has every step once", [int(x.split(",")[0]) for x in rows] == list(range(1, again.steps[-1]["step"] + 1)))
     nothing_left("checkpoints")
+
+    beside()
 
     # Ranks that are lost again and again, with no step in between, end the run; so does one that cannot be replaced.
     compiled("one", "--target", "cpux2", "--world", "2,1")

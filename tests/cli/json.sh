@@ -38,7 +38,7 @@ fails 1 APC0403 plan $mlp --json --plan "$source_dir/README.md"
 fails 1 APC0802 run $mlp --json --input xx=zeros
 # no plan; missing; not built; run time; internal
 fails 3 APC0405 plan $mlp --json --tp 2
-fails 5 APC0620 compile $mlp --json --train mse --dtype f16 -o x
+fails 5 APC0620 compile "$source_dir/examples/lstm.apc" --json --train cross_entropy -o x
 fails 5 APC0649 convert "$source_dir/examples/mlp.apc" a.b --json
 CC=false fails 5 APC0702 "$source_dir/examples/product.apc" --json -o x
 fails 7 APC0801 run "$source_dir/examples/gpt.apc" -D layers=4 -D d=512 -D heads=4 --dim seq=256 --dim batch=8 --json --timeout 1ms

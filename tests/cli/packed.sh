@@ -110,4 +110,10 @@ check "the program has $(stat -c %s small) bytes" test "$(stat -c %s small)" -lt
 check "something is left in \$TMPDIR" test -z "$(ls -A "$TMPDIR")"
 expect 0 "" "$apc" plan "$examples/mlp.apc" -D d=512 -D hidden=512 -D layers=1 --dim batch=1 -q --weights-dtype int4 --json
 expect_json "d['params'] == 525312 and d['memory_bytes']['params'] == 299008"
-summary 33
+# A plan of the other graph is refused with what differs.
+expect 0 "" "$apc" plan "$examples/gpt-tiny.onnx" -q --target cpux2 --save-plan plain.plan
+expect 0 "" "$apc" plan "$examples/gpt-tiny.onnx" -q --target cpux2 --weights-dtype int8 --save-plan packed.plan
+expect 1 "made without --weights-dtype, which changes the graph" "$apc" plan "$examples/gpt-tiny.onnx" -q --target cpux2 \
+  --weights-dtype int8 --plan plain.plan
+expect 1 "made with --weights-dtype, which changes the graph" "$apc" plan "$examples/gpt-tiny.onnx" -q --target cpux2 --plan packed.plan
+summary 37

@@ -28,6 +28,7 @@ foreach(name
     named
     recompute
     zero
+    train_checkpoints
     train_data
     train_files
     train_mode
@@ -35,6 +36,8 @@ foreach(name
     train_models
     train_kinds
     train_masked
+    train_lora
+    train_optimizers
     train_numbers
     train_ties
     train_runs
@@ -99,6 +102,8 @@ foreach(name kills renames)
   apc_test(NAME cli.${name}_long COMMAND /usr/bin/python3 ${CMAKE_CURRENT_LIST_DIR}/${name}.py ${CMAKE_BINARY_DIR}/apc 200)
 endforeach()
 
+# Data of training: mixtures, indexed tokens, epochs, documents.
+apc_test(NAME cli.train_sources COMMAND /usr/bin/python3 ${CMAKE_CURRENT_LIST_DIR}/train_sources.py ${CMAKE_BINARY_DIR}/apc)
 # Ranks of elastic runs are lost, in several ways.
 apc_test(NAME cli.elastic COMMAND /usr/bin/python3 ${CMAKE_CURRENT_LIST_DIR}/elastic.py ${CMAKE_BINARY_DIR}/apc)
 # Sequences of unequal lengths in one batch.

@@ -66,7 +66,27 @@ save("separate", [norm("")[0], of("first", "h", "k"), node("Relu", ["k"], ["r"])
 save("twice", [norm("")[0], of("first", "h", "k"), node("Relu", ["k"], ["r"]), of("first", "r", "y")],
      {k: v for k, v in separate.items() if "second" not in k}, image_shape)
 computed = [norm("")[0], node("Add", ["mean", "mean"], ["sum"]), node("BatchNormalization", ["h", "g", "b", "sum", "var"], ["y", "m", "v"], "bn", training_mode=1)]
+# A norm without running statistics, as newer exporters write it: mean and variance are computed by the file.
+own = [norm("")[0], node("ReduceMean", ["h"], ["m"], axes=[0, 2, 3], keepdims=0), node("ReduceMean", ["h"], ["mk"], axes=[0, 2, 3]),
+       node("Sub", ["h", "mk"], ["d"]), node("Mul", ["d", "d"], ["q"]), node("ReduceMean", ["q"], ["v"], axes=[0, 2, 3], keepdims=0),
+       node("BatchNormalization", ["h", "g", "b", "m", "v"], ["y"], "bn")]
+save("itself", own, {**conv, "g": np.ones(3, F), "b": np.zeros(3, F)}, image_shape)
 save("computed", computed, {**conv, "g": np.ones(3, F), "b": np.zeros(3, F), "mean": np.ones(3, F), "var": np.ones(3, F)}, image_shape)
+
+# Both in the bodies of a loop and of a branch.
+info = helper.make_tensor_value_info
+inner = {"norm": lambda x, y: node("BatchNormalization", [x, *kept], [y, "m", "v"], "norm", training_mode=1),
+         "drop": lambda x, y: node("Dropout", [x, "p", "on"], [y], "drop")}
+for kind, make in inner.items():
+    weights = {**small, "p": np.array(.25, F), "on": np.array(True), "three": np.array(3), "zero": np.array(0, F)}
+    then = helper.make_graph([make("h", "t")], "then", [], [info("t", TensorProto.FLOAT, None)])
+    other = helper.make_graph([node("Identity", ["h"], ["e"])], "other", [], [info("e", TensorProto.FLOAT, None)])
+    save("branch_" + kind, [norm("")[0], node("ReduceSum", ["h"], ["s"], keepdims=0), node("Greater", ["s", "zero"], ["c"]),
+                            node("If", ["c"], ["y"], "choice", then_branch=then, else_branch=other)], weights, image_shape)
+    body = helper.make_graph([node("Identity", ["ci"], ["co"]), make("hi", "ho")], "body",
+                             [info("i", TensorProto.INT64, []), info("ci", TensorProto.BOOL, []), info("hi", TensorProto.FLOAT, ["batch", *image_shape])],
+                             [info("co", TensorProto.BOOL, []), info("ho", TensorProto.FLOAT, ["batch", *image_shape])])
+    save("loop_" + kind, [norm("")[0], node("Loop", ["three", "on", "h"], ["y"], "loop", body=body)], weights, image_shape)
 
 # Dropout of a product whose elements are 1: the mean square of the result counts the elements that are kept.
 flat = {"w": np.full((64, 64), 1 / 64, F)}
@@ -167,6 +187,16 @@ P
 expect 0 "" ./trainer --steps 1 --data x=@image.npy --data labels=@zeros.npy --shuffle none --save w.safetensors
 check "a module that is called twice" /usr/bin/python3 twice.py
 expect 1 "a running statistic is computed" "$apc" plan computed.onnx --train mse --batch 6
+for how in "" "--train-mode *"; do
+  # shellcheck disable=SC2086
+  set -f; expect 0 "trains 3 of 3 weights" "$apc" plan itself.onnx --train mse --batch 6 $how; set +f
+  check "a norm without running statistics has no mode" eval '! grep -q "batch norms" err'
+done
+# In loops and branches neither is built.
+for file in branch loop; do
+  expect 5 "BatchNormalization: a batch norm in a loop or branch" "$apc" plan ${file}_norm.onnx -q --train mse --batch 6
+  expect 5 "Dropout: random numbers in a loop or branch" "$apc" plan ${file}_drop.onnx -q --train mse --batch 6
+done
 
 # Without --train the file is computed as it says: by the batch.
 expect 0 "batch norms in training mode take mean and variance from the batch" "$apc" run trained.onnx --input x=@image.npy --output y=@y.npy

@@ -49,7 +49,7 @@ def killed_run(rng):
         trainer = subprocess.Popen(["./train4", "--steps", "100000000", *DATA, "--checkpoint", "kept", "--every",
                                     str(rng.choice([1, 1, 2, 7]))], stdout=out, stderr=subprocess.PIPE)
     enough, deadline = rng.randint(9, 60), time.time() + 60
-    while open("steps").read().count("\n") < enough:
+    while open("steps").read().count("\n") < enough or not os.path.exists("kept/checkpoint.safetensors"):
         assert time.time() < deadline and trainer.poll() is None, "it does not train"
         time.sleep(0.002)
     time.sleep(rng.random() * 0.02)

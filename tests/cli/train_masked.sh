@@ -1,7 +1,8 @@
 #!/bin/bash
 # Rows that a huge finite number masks whole have uniform weights, and their gradients, too: attention whose queries see
-# no key, and rows of classes of which none is left.  Against the gradients in doubles of scores and logits
-# that are rounded to f32, on one rank, and with heads, classes, queries and keys cut.
+# no key, and rows of classes of which none is left.  So have rows that mask only the label's class.  Against the
+# gradients in doubles of scores and logits that are rounded to f32, on one rank, and with heads, classes, queries and
+# keys cut.
 . "$(dirname "$0")/lib.sh"
 cat >model.apc <<'M'
 dim batch, seq
@@ -26,7 +27,8 @@ keys[:, 5:9] = keys[1] = False # queries; all of a batch
 keys[2, :, :12] = False        # the keys of a rank
 labels = r.integers(0, 6, (4, 24))
 np.put_along_axis(classes, labels[..., None], True, -1)
-classes[:, 7:11] = False       # of some rows none is left
+classes[:, 7:11] = False       # of some rows none is left, of others all but the label's
+np.put_along_axis(classes[:, 14:18], labels[:, 14:18, None], False, -1)
 np.save("x.npy", r.standard_normal((4, 24, 16)).astype("f4"))
 np.save("keys.npy", keys.astype("i8"))
 np.save("classes.npy", classes.astype("i8"))

@@ -68,11 +68,13 @@ entry main(x: f32[batch, 3, 4, 4]) {
   output y = batch_norm(einsum("nchw,oc->nohw", x, w)) as "bn"
 }
 M
-for cut in "--target cpu" "--target cpux2 --dp 2" "--target cpux3 --dp 3"; do
+for cut in "--target cpu" "--target cpux2 --dp 2" "--target cpux3 --dp 3" "--target cpux2 --dp 2 --zero 1" \
+  "--target cpux3 --dp 3 --zero 3"; do
   # shellcheck disable=SC2086
   expect 0 "" "$apc" compile normed.apc -q --train mse --optimizer 'sgd(lr=.1,train=bn.*)' --batch 6 $cut -o trainer
   expect 0 "" ./trainer --steps 4 --data x=@image.npy --data labels=@zeros.npy --shuffle none --json --save w.safetensors \
     --eval x=@image.npy --eval labels=@zeros.npy --checkpoint at
+  check "statistics are not trained" grep -q "^trains 2 of 3 weights, 6 of 15$" err
   check "batch norm, $cut" /usr/bin/python3 "$source_dir/tests/cli/normed.py" gain bias mean variance
 done
 expect 0 "" ./trainer --steps 8 --data x=@image.npy --data labels=@zeros.npy --save whole.safetensors
@@ -88,6 +90,11 @@ resnet="$source_dir/examples/resnet.apc -D depth=18 -D width=4 -D classes=5 -D i
 # shellcheck disable=SC2086
 {
 expect 0 "" "$apc" verify $resnet -q --train cross_entropy --batch 4 --target cpux2 --dp 2
+for zero in 1 2 3; do
+  in_half $zero || continue
+  expect 0 "dp 2, zero $zero" "$apc" plan $resnet -q --train cross_entropy --batch 4 --target cpux2 --dp 2 --zero $zero
+  expect 0 "" "$apc" verify $resnet -q --train cross_entropy --batch 4 --target cpux2 --dp 2 --zero $zero
+done
 expect 0 "" "$apc" verify $resnet -D frozen=1 -q --train cross_entropy --batch 4 --target cpux2 --dp 2 --micro-batches 2
 }
 

@@ -224,7 +224,6 @@ while IFS=: read -r where what; do
     *) for command in ${where//,/ }; do for flag in $what; do last="$command $flag"; check "it is in no table" known "$command" "$flag"; done; done ;;
   esac
 done <"$source_dir/tests/cli/contract.txt"
-expect 5 "--keep is not built yet" ./program --keep 3; no_out
 expect 0 "mlp for cpu, by apc 0." ./program --version; no_err
 expect 0 "1 run: median" ./program --thread-count 1 --bench=1
 expect 2 "--thread-count 0: expected a positive number of threads" ./program --thread-count 0 --bench=1

@@ -75,7 +75,8 @@ GPT = f"{ROOT}/examples/gpt.apc -D layers=1 -D d=16 -D heads=2 -D vocab=24 -D ct
 FAR = "--target dgx-a100x128 --dp 128 --batch 128"
 STEP = {name: f"net.apc --train mse {FAR} --optimizer {how}" for name, how in {
     "adamw": "adamw(lr=0.01,clip=0.5,weight_decay=0.1)", "sgd": "sgd(lr=0.1,momentum=0.9,weight_decay=0.1)",
-    "lion": "lion(lr=0.01)", "slow": "sgd(lr=0.1,schedule=cosine,warmup=2,steps=9,min_lr=0.01)"}.items()}
+    "lion": "lion(lr=0.01)", "slow": "sgd(lr=0.1,schedule=cosine,warmup=2,steps=9,min_lr=0.01)",
+    "muon": "muon(lr=0.01,adjust=match_rms_adamw)", "adafactor": "adafactor(lr=0.01)"}.items()}
 STEP["bce"] = f"net.apc --train bce {FAR}"
 STEP["mean"] = f"{GPT}(label_smoothing=0.1) {FAR}"
 RUN, LOOKS, GPTS = "dot.ir --target cpux2", "look.ir --target cpux2", f"{GPT} {FAR}"
@@ -113,20 +114,24 @@ FAULTS = [
      "total_over(b, x, build_splat(b, type_get(b->m, t->dtype, 0, NULL), 1))", STEP["adamw"]),
     ("loss: binary entropy of the other label", "apc", "passes/train/loss.c",
      "build_binary(b, OP_sub, positive, product)", "build_binary(b, OP_sub, product, positive)", STEP["bce"]),
-    ("update: both corrections by one beta", "apc", "passes/train/update.c", "correction(&u, i ? o->beta2 : o->beta1)",
-     "correction(&u, o->beta1)", STEP["adamw"]),
+    ("update: both corrections by one beta", "apc", "passes/train/update.c",
+     "update_correction(u, u->t, i ? o->beta2 : o->beta1)", "update_correction(u, u->t, o->beta1)", STEP["adamw"]),
     ("update: the moment takes as much as it keeps", "apc", "passes/train/update.c", "scaled(u, y, 1 - part)", "scaled(u, y, part)",
      STEP["adamw"]),
     ("update: decay is added", "apc", "passes/train/update.c", "build_binary(u->b, OP_sub, w->read, move)",
      "build_binary(u->b, OP_add, w->read, move)", STEP["lion"]),
-    ("update: clipped from below", "apc", "passes/train/update.c", "return at_most_1(u, binary(u, OP_div, most, above))",
-     "return binary(u, OP_max, binary(u, OP_div, most, above), number(u, 1))", STEP["adamw"]),
-    ("update: momentum of the new gradient", "apc", "passes/train/update.c", 'read_moment(u, w, "momentum"), u->o->momentum)',
-     'read_moment(u, w, "momentum"), 1 - u->o->momentum)', STEP["sgd"]),
-    ("update: lion keeps what it signs", "apc", "passes/train/update.c", "mixed(u, u->o->beta2, m, g));\n  step",
-     "mixed(u, u->o->beta1, m, g));\n  step", STEP["lion"]),
-    ("update: warm one step late", "apc", "passes/train/update.c", "times(u, u->t, 1 / o->warmup)",
-     "times(u, u->t, 1 / (o->warmup + 1))", STEP["slow"]),
+    ("update: clipped from below", "apc", "passes/train/update.c", "return at_most_1(u, update_binary(u, OP_div, most, above))",
+     "return update_binary(u, OP_max, update_binary(u, OP_div, most, above), update_number(u, 1))", STEP["adamw"]),
+    ("update: momentum of the new gradient", "apc", "passes/train/update.c", "update_scaled(u, old, u->o->momentum)",
+     "update_scaled(u, old, 1 - u->o->momentum)", STEP["sgd"]),
+    ("update: lion keeps what it signs", "apc", "passes/train/update.c", "update_mixed(u, u->o->beta2, m, g), m);",
+     "update_mixed(u, u->o->beta1, m, g), m);", STEP["lion"]),
+    ("update: warm one step late", "apc", "passes/train/schedule.c", "update_times(u, u->now, 1 / o->warmup)",
+     "update_times(u, u->now, 1 / (o->warmup + 1))", STEP["slow"]),
+    ("update: muon forgets the shape of its matrix", "apc", "passes/train/muon.c", "update_scaled(u, turned, ratio)", "turned",
+     STEP["muon"]),
+    ("update: adafactor takes steps of one size", "apc", "passes/train/adafactor.c",
+     "update_binary(u, OP_mul, size, rate)", "rate", STEP["adafactor"]),
     ("mask: a query sees the key after it", "kernels", None,
      "position[r] = a->causal ? a->query_position[r % a->s] : INT64_MAX;",
      "position[r] = a->causal ? a->query_position[r % a->s] + 1 : INT64_MAX;", LOOKS),

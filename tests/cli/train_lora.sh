@@ -1,0 +1,118 @@
+#!/bin/bash
+# --lora: low-rank adapters of weights, trained alone, in a file of their own, and added to their weights.
+. "$(dirname "$0")/lib.sh"
+. "$source_dir/tests/cli/train_lib.sh"
+cat >net.apc <<'M'
+dim batch
+entry main(x: f32[batch, 6, 12]) {
+  weight wq : f32[2, 12, 10] = normal(0.3)
+  weight wo : f32[10, 2, 16] = normal(0.3)
+  weight b : f32[16] = normal(0.1)
+  weight c : f32[16, 5] = normal(0.3)
+  h = tanh(einsum("bsi,hio->bsho", x, wq))
+  h = tanh(einsum("bsho,ohd->bsd", h, wo) + b)
+  output y = matmul(h, c)
+}
+M
+cat >own.py <<'P'
+import json, struct
+import numpy as np
+def read(path):
+    raw = open(path, "rb").read()
+    n = struct.unpack("<Q", raw[:8])[0]
+    head = {k: v for k, v in json.loads(raw[8:8 + n]).items() if k != "__metadata__"}
+    return {k: np.frombuffer(raw[8 + n:][slice(*v["data_offsets"])], "<f4").reshape(v["shape"]) for k, v in head.items()}
+def write(path, tensors):
+    head, at = {}, 0
+    for k, v in tensors.items():
+        head[k] = {"dtype": "F32", "shape": list(v.shape), "data_offsets": [at, at + v.nbytes]}
+        at += v.nbytes
+    text = json.dumps(head).encode()
+    text += b" " * (-len(text) % 8)
+    open(path, "wb").write(struct.pack("<Q", len(text)) + text + b"".join(np.ascontiguousarray(v).tobytes() for v in tensors.values()))
+P
+/usr/bin/python3 -c '
+import numpy as np
+r = np.random.default_rng(0)
+np.save("x.npy", r.standard_normal((32, 6, 12)).astype("f4")), np.save("labels.npy", r.integers(0, 5, (32, 6)))'
+data="--data x=@x.npy --data labels=@labels.npy --shuffle none"
+train="-q --train cross_entropy --batch 8 --optimizer adamw(lr=0.02)"
+lora="--lora w*:rank=3,alpha=6 --lora c:rank=2"
+set -f
+
+# Only the adapters have moments and gradients; every plan makes the steps of one rank; a fresh adapter adds nothing.
+# shellcheck disable=SC2086
+{
+expect 0 "only the adapters of --lora are" "$apc" plan net.apc ${train/-q /} $lora --json
+expect_json "0 <= d['memory_bytes']['optimizer'] - 8 * (3 * (12 + 20) + 3 * (20 + 16) + 2 * (16 + 5)) < 300" # rounded up
+expect 0 "" "$apc" compile net.apc $train -o base
+expect 0 "" ./base --steps 1 $data --json
+mv out base.txt
+expect 0 "" "$apc" compile net.apc $train $lora -o one
+expect 0 "" ./one --steps 9 $data --json --save merged.safetensors --save-lora adapter.safetensors --checkpoint at
+losses out >want.txt
+check "a fresh adapter adds nothing" /usr/bin/python3 -c '
+import json
+assert json.loads(open("base.txt").readline())["loss"] == float(open("want.txt").readline())'
+for cut in "cpux2 --dp 2 --zero 1" "cpux2 --tp 2" "cpux2 --pp 2 --micro-batches 2" "cpux4 --dp 2 --tp 2 --zero 3"; do
+  expect 0 "" "$apc" compile net.apc $train $lora --target $cut -o many
+  expect 0 "" ./many --steps 9 $data --json
+  losses out >got.txt
+  check "$cut" near got.txt want.txt 1e-5
+done
+expect 0 "ok" "$apc" verify net.apc $train $lora --target cpux2 --dp 2
+expect 0 "ok" "$apc" verify net.apc $train $lora --target cpux2 --tp 2 --dtype bf16
+expect 0 "" ./one --steps 5 $data --checkpoint half
+expect 0 "" ./one --steps 9 $data --resume half --save-lora again.safetensors
+}
+check "resumed" cmp adapter.safetensors again.safetensors
+
+# The file of adapters; weights with adapters added; both compute the same.
+check "files" /usr/bin/python3 -c '
+import own, numpy as np
+a, m = own.read("adapter.safetensors"), own.read("merged.safetensors")
+assert sorted(m) == ["b", "c", "wo", "wq"], sorted(m)
+assert {k: v.shape for k, v in a.items() if "wq" in k or "wo" in k} == {"wq.lora_A": (3, 12), "wq.lora_B": (2, 10, 3),
+    "wq.lora_scale": (), "wo.lora_A": (3, 10, 2), "wo.lora_B": (16, 3), "wo.lora_scale": ()}, a.keys()
+assert a["wq.lora_scale"] == 2 and a["c.lora_scale"] == 1 and all(abs(v).max() > 0 for v in a.values())
+peft = {"base_model.model." + k: v for k, v in a.items() if "scale" not in k and k[0] == "w"}
+own.write("peft.safetensors", peft), own.write("bad.safetensors", {k: v[:, :2] if k == "c.lora_A" else v for k, v in a.items()})'
+ask="--dim batch=32 --input x=@x.npy -q"
+# shellcheck disable=SC2086
+{
+expect 0 "" "$apc" run net.apc $ask --output y=@base.npy
+expect 0 "" "$apc" run net.apc $ask --weights merged.safetensors --output y=@merged.npy
+expect 0 "" "$apc" run net.apc $ask --lora adapter.safetensors --target cpux2 --output y=@adapted.npy
+expect 0 "ok" "$apc" verify net.apc -q --dim batch=32 --lora adapter.safetensors --target cpux2 --tp 2
+expect 0 "" "$apc" run net.apc $ask --lora peft.safetensors:alpha=6 --output y=@peft.npy
+}
+check "loaded and added" /usr/bin/python3 -c '
+import numpy as np
+base, merged, adapted, peft = (np.load(n + ".npy") for n in ("base", "merged", "adapted", "peft"))
+assert abs(merged - adapted).max() < 1e-5 and abs(base - adapted).max() > .1 and abs(peft - adapted).max() > 1e-3'
+
+# Training goes on from the file, and --trainable trains a weight beside the adapters.
+# shellcheck disable=SC2086
+{
+expect 0 "" "$apc" compile net.apc $train --lora adapter.safetensors -o more
+expect 0 "trains 7 of 10 weights" "$apc" plan net.apc ${train/-q /} $lora --trainable b
+expect 0 "" ./more --steps 1 $data --json --save-lora more.safetensors
+}
+check "it begins with the trained loss" /usr/bin/python3 -c '
+import json, own
+first, fresh = json.loads(open("out").readline())["loss"], float(open("want.txt").readline())
+assert first < fresh - .05 and own.read("more.safetensors").keys() == own.read("adapter.safetensors").keys()'
+# shellcheck disable=SC2086
+{
+expect 2 "no product has a weight of that name" "$apc" plan net.apc $train --lora 'x*:rank=2'
+expect_err 'weights of products: "wq", "wo", "c"'
+expect 2 "no product has a weight of that name" "$apc" plan net.apc $train --lora 'b:rank=2'
+expect 2 "expected GLOB:rank=N,alpha=X or FILE.safetensors" "$apc" plan net.apc $train --lora 'wq'
+expect 2 "the rank must be a whole number" "$apc" plan net.apc $train --lora 'wq:rank=2.5'
+expect 2 "expected rank=N or alpha=X" "$apc" plan net.apc $train --lora 'wq:rank=2,beta=1'
+expect 2 "the file has no lora_A" "$apc" plan net.apc $train --lora merged.safetensors
+expect 2 "the file has no lora_scale" "$apc" plan net.apc $train --lora peft.safetensors
+expect 1 "the adapter of 'c' does not fit the weight" "$apc" plan net.apc $train --lora bad.safetensors
+expect 2 "the program has no adapters" ./base --steps 1 $data --save-lora a.safetensors
+}
+summary 45
