@@ -282,8 +282,8 @@ static void largest_blocks_in_panels(void) {
   const int64_t deep[] = {255, 256, 257, 511, 767, 1023, 1025, 2047};
   for (size_t i = 0; i < sizeof deep / sizeof *deep; i++)
     for (int64_t m = 12; m <= 216; m += m == 12 ? 96 : 108) {
-      sizes_in_panels(m, 512, deep[i], false, (Epilogue){0}, false, false);
-      sizes_in_panels(m, 512, deep[i], true, (Epilogue){0}, false, false);
+      sizes_in_panels(m, 384, deep[i], false, (Epilogue){0}, false, false);
+      sizes_in_panels(m, 384, deep[i], true, (Epilogue){0}, false, false);
     }
 }
 
