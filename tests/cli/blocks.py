@@ -34,6 +34,13 @@ values <- update(values, 2.0 * k, at, 2)
 BLOCK
 output y = a
 }"""
+SLOTS = """dim batch, seq
+entry main(q: f32[batch, 4, seq, 8], k: f32[batch, 4, seq, 8], values: f32[batch, 4, 32, 8], at: i64[batch],
+           count: i64[batch]) {
+state keys : f32[batch, 4, 32, 8]
+BLOCK
+output y = a
+}"""
 NORM = """dim batch\nBLOCK
 entry main(x: f32[batch, 3, 4, 4]) {
   weight gain : f32[1] = ones
@@ -172,10 +179,12 @@ BLOCKS = [
     ("docs/guide/dsl.md", "entry main(tokens", model, TABLE),
     ("docs/guide/dsl.md", "h = fill", model, LOOP),
     ("docs/guide/dsl.md", "state keys", model, CACHE),
+    ("docs/guide/dsl.md", "keys <- update", model, SLOTS),
     ("docs/guide/dsl.md", "fn batch_norm", model, NORM, "--train mse --batch 8"),
     ("docs/guide/install.md", "find_package", test, "install"),
     ("docs/guide/install.md", "export MANPATH", test, "install"),
     ("docs/guide/launch.md", "head ", shell),
+    ("docs/guide/llm.md", "```python", test, "cli.slots"),
     ("docs/guide/llm.md", "weights  logits", test, "cli.packed"),
     ("docs/guide/operators.md", "#include <apc_operator.h>", same, "examples/operators.c"),
     ("docs/guide/operators.md", "my.Op: ", model, RULE),
@@ -207,6 +216,7 @@ BLOCKS = [
     ("docs/ir.md", "%n = size", ir, ROUNDS),
     ("docs/ir.md", "func @main.block0", ir, REPEATED),
     ("docs/train.md", "sgd(", optimizers),
+    ("docs/train.md", "note: elastic", told),
 ]
 
 
