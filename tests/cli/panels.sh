@@ -99,8 +99,8 @@ for type in f16 bf16; do
 done
 expect 0 "" "$apc" verify "${cached[@]}" -D slots=1 -D layers=2 --dtype f16 -q
 
-# A weight of 16 bits has one set of panels: products that read another matrix in it read an f32 weight, or its tensor if
-# they are of another entry.
+# A weight of 16 bits has one set of panels: products that read another matrix in it read an f32 weight, or its tensor
+# if they are of another entry.
 cat >both.apc <<'APC'
 dim batch
 entry up(x: f32[batch, 48]) {
