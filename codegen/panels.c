@@ -20,7 +20,7 @@ bool panels_beside(const PanelWeight *p) { return p->others && p->type->dtype !=
 
 const PanelWeight *panels_find(const PanelWeights *w, const char *name, int stage, const Layout *layout) {
   const PanelWeight *p = find(w, name, stage, layout);
-  return p && p->type && !p->differs && (!p->others || panels_beside(p)) ? p : NULL;
+  return p && p->type && (!p->others || panels_beside(p)) ? p : NULL;
 }
 
 /* Returns the param of which `v` is the whole, perhaps in another shape; NULL if it is not a weight. */
@@ -81,6 +81,10 @@ static bool matrix_of(const Work *w, const GemmUnit *g, const Type *type, PanelW
   return true;
 }
 
+static bool same_matrix(const PanelWeight *p, const PanelWeight *q) {
+  return p->k == q->k && p->n == q->n && p->transposed == q->transposed;
+}
+
 static void note_product(const Work *w, const WorkOp *o, PanelWeights *list) {
   const Op *op;
   PanelWeight *p = seen(w, list, multiplied(w, o), &op), found;
@@ -92,7 +96,7 @@ static void note_product(const Work *w, const WorkOp *o, PanelWeights *list) {
                            ex_const(w->m, program_panel_rows(type, found.k)), ex_const(w->m, PROGRAM_PANEL)};
     p->k = found.k, p->n = found.n, p->transposed = found.transposed;
     p->type = type_get(w->m, type, 3, dims);
-  } else if (p->k != found.k || p->n != found.n || p->transposed != found.transposed) p->differs = true;
+  } else if (!same_matrix(p, &found)) p->others = true;
 }
 
 static void note_other(const Work *w, Val v, PanelWeights *list) {
@@ -136,12 +140,19 @@ static void read_narrow(Work *w, WorkOp *o) {
   op->in = in, o->op = op;
 }
 
+/* Returns the listed weight that the product reads as the matrix in its panels; NULL if it reads something else. */
+static const PanelWeight *panels_read(const Work *w, const WorkOp *product, const PanelWeights *list) {
+  const Op *op = product->gemm ? weight_of(w, multiplied(w, product)) : NULL;
+  if (!op) return NULL;
+  const PanelWeight *p = panels_find(list, op_str(op, AT_name), w->stage, w->f->values.items[op->out].layout);
+  PanelWeight read;
+  return p && matrix_of(w, product->gemm, work_type(w, op->out), &read) && same_matrix(p, &read) ? p : NULL;
+}
+
 static void mark_products(Work *w, const PanelWeights *list) {
   for (size_t i = 0; i < w->ops.n; i++) {
     WorkOp *o = &w->ops.items[i];
-    const Op *op = o->gemm ? weight_of(w, multiplied(w, o)) : NULL;
-    const PanelWeight *p =
-        op ? panels_find(list, op_str(op, AT_name), w->stage, w->f->values.items[op->out].layout) : NULL;
+    const PanelWeight *p = panels_read(w, o, list);
     if (!p) continue;
     GemmUnit *g = ARENA_NEW(w->m->arena, GemmUnit);
     *g = *o->gemm;

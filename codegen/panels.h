@@ -21,8 +21,7 @@ typedef struct PanelWeight {
   int64_t k, n;     /* rows and columns of the matrix */
   bool transposed;  /* the tensor holds it column by column */
   const Type *type; /* of the panels; NULL if no product reads it */
-  bool others;      /* another operation reads its tensor as well */
-  bool differs;     /* products read different matrices in it: it stays as it is */
+  bool others;      /* its tensor is read as well: by another operation, or by a product as another matrix */
 } PanelWeight;
 
 typedef struct PanelWeights {

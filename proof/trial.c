@@ -161,6 +161,13 @@ static InterpNamed *made_weights(const Module *m, const TrialOptions *o, Arena *
   return list;
 }
 
+/* True for a moment of an optimizer.  Second moments are averages of squares: of a negative one the update is NaN. */
+static bool is_moment(const Module *m, const State *s) {
+  bool trains = false;
+  for (size_t i = 0; i < m->states.n; i++) trains |= m->states.items[i].param != NULL;
+  return trains && !s->param;
+}
+
 static InterpNamed *made_states(const Module *m, const TrialOptions *o, Arena *arena, int *n) {
   InterpNamed *list = ARENA_ARRAY(arena, InterpNamed, m->states.n);
   *n = 0;
@@ -169,8 +176,7 @@ static InterpNamed *made_states(const Module *m, const TrialOptions *o, Arena *a
     int64_t dims[MAX_RANK];
     if (!dtype_is_float(s->type->dtype) || !interp_dims(s->type, o->symbols, dims)) continue;
     list[*n] = (InterpNamed){s->name, interp_tensor(arena, s->type->dtype, s->type->rank, dims)};
-    /* moments of gradients are not negative */
-    fill(&list[(*n)++].tensor, o, s->name, s->param || o->domain == DOMAIN_MODP ? -1 : 0.25, 1);
+    fill(&list[(*n)++].tensor, o, s->name, o->domain == DOMAIN_FLOAT && is_moment(m, s) ? 0.25 : -1, 1);
   }
   return list;
 }

@@ -4,8 +4,8 @@
  * and written states.  In DOMAIN_MODP all inputs are random and equality is exact: two functions that differ as
  * rational functions agree with a probability of about their degree / 2^31, so it is an identity test at the sizes
  * tried.  Not all rewrites hold there (exp is a hash).  DOMAIN_FLOAT uses the real weights if available, so that
- * variances are positive, and a tolerance; with one for 16 bits, outputs that count comparisons of floats (an accuracy)
- * are not judged, as rounding decides those of numbers that almost tie.
+ * variances are positive, positive moments of optimizers, and a tolerance; with one for 16 bits, outputs that count
+ * comparisons of floats (an accuracy) are not judged, as rounding decides those of numbers that almost tie.
  *
  * Sizes that would take long are not run; the caller sets the limit of work.
  */

@@ -18,7 +18,8 @@
  *
  * The product keeps its name, because plans refer to it.  Products of two activations stay as they are: their casts are
  * temporary either way.  Other devices multiply 16-bit numbers themselves.  Not done: weights of experts and
- * frozen weights of training steps become f32.
+ * frozen weights of training steps become f32.  Entries are looked at one by one: if two read different matrices in a
+ * weight, one of them widens it in every request.
  */
 #include <string.h>
 
@@ -35,7 +36,8 @@ typedef struct Widen {
   bool trains; /* gradients read a frozen weight as another matrix than the forward pass */
   const Fixed *fixed;
   Loops loops;
-  Val *wide; /* by old value: its cast to f32; 0 until needed */
+  Val *wide;       /* by old value: its cast to f32; 0 until needed */
+  int64_t *matrix; /* by old value, a weight: the matrix that products read in panels (matrix_read); 0 if none yet */
 } Widen;
 
 static bool narrow(const Type *t) { return t->dtype == DT_f16 || t->dtype == DT_bf16; }
@@ -71,10 +73,16 @@ static Val narrow_of(const Func *f, Val v) {
   return from && type_of(f, from)->dtype == type_of(f, v)->dtype ? from : v;
 }
 
-/* True if the value becomes a weight: as it is stored, or computed at loading. */
-static bool is_weight(const Widen *w, Val v) {
+/* The operation whose result `v` is in another shape. */
+static const Op *stored(const Widen *w, Val v) {
   const Op *op = op_of(w->r.old, v);
   while (op->kind == OP_reshape || op->kind == OP_copy) op = op_of(w->r.old, op->in[0]);
+  return op;
+}
+
+/* True if the value becomes a weight: as it is stored, or computed at loading. */
+static bool is_weight(const Widen *w, Val v) {
+  const Op *op = stored(w, v);
   return op->kind == OP_param || (fixed_by_weights(w->fixed[v]) && op->kind != OP_broadcast);
 }
 
@@ -99,7 +107,19 @@ static bool is_matrix(const Widen *w, const DotForm *f, int t) {
   return true;
 }
 
-/* The same for some order of the result, which is `f->spec[2]`. */
+/* The same for some order of the result, which is `f->spec[2]`: the given order, or rows before columns. */
+static bool some_order(const Widen *w, DotForm *f, int t) {
+  const DotForm given = *f;
+  if (is_matrix(w, f, t)) return true;
+  turn(f, t);
+  if (is_matrix(w, f, t)) return true;
+  *f = given;
+  return false;
+}
+
+/* The same, for the product's extents.  Ranks may later share an extent of 1 of the other operand, as the one token of
+ * a decode entry; then some have 0 of it, and their extent is no constant.  So such an extent counts as 1 only if no
+ * order does without. */
 static bool reads_matrix(const Widen *w, const Op *op, int t, DotForm *f) {
   const Type *type = type_of(w->r.old, op->in[t]), *other = type_of(w->r.old, op->in[1 - t]);
   int64_t dims[MAX_RANK], columns = 1;
@@ -109,18 +129,35 @@ static bool reads_matrix(const Widen *w, const Op *op, int t, DotForm *f) {
     f->one[(int)f->spec[t][d]] = dims[d] == 1;
     if (strchr(f->spec[2], f->spec[t][d])) columns *= dims[d];
   }
-  for (int d = 0; d < other->rank; d++) f->one[(int)f->spec[1 - t][d]] |= ex_is_const(other->dims[d], 1);
   if (columns < PROGRAM_PANEL) return false;
-  if (is_matrix(w, f, t)) return true;
-  turn(f, t);
-  return is_matrix(w, f, t);
+  if (some_order(w, f, t)) return true;
+  for (int d = 0; d < other->rank; d++) f->one[(int)f->spec[1 - t][d]] |= ex_is_const(other->dims[d], 1);
+  return some_order(w, f, t);
 }
 
-/* Returns the 16-bit weight that the product may read as operand t, and sets its form; 0 if none. */
+/* A number for the matrix that a product reads in a weight: its columns, and whether they are the weight's last. */
+static int64_t matrix_read(const Widen *w, const Op *op, int t, const DotForm *f) {
+  const Type *type = type_of(w->r.old, op->in[t]);
+  int64_t columns = 1;
+  bool last = false;
+  for (int d = 0; d < type->rank; d++) {
+    if (ex_is_const(type->dims[d], 1)) continue;
+    last = strchr(f->spec[2], f->spec[t][d]);
+    if (last) columns *= type->dims[d]->value;
+  }
+  return 2 * columns + last;
+}
+
+/* Returns the 16-bit weight that the product may read as operand t, and sets its form; 0 if none.  A weight has one set
+ * of panels: products that read another matrix than the first one's get an f32 weight. */
 static Val kept_as(const Widen *w, const Op *op, int t, DotForm *f) {
   const Val v = narrow_of(w->r.old, op->in[t]);
   const bool alone = v && !w->trains && is_weight(w, v) && !fixed_by_weights(w->fixed[op->in[1 - t]]);
-  return alone && w->device->panels && reads_matrix(w, op, t, f) ? v : 0;
+  if (!alone || !w->device->panels || !reads_matrix(w, op, t, f)) return 0;
+  const int64_t matrix = matrix_read(w, op, t, f);
+  int64_t *first = &w->matrix[stored(w, v)->out];
+  if (*first == 0) *first = matrix;
+  return *first == matrix ? v : 0;
 }
 
 static Val kept(const Widen *w, const Op *op, int t) { return kept_as(w, op, t, &(DotForm){0}); }
@@ -241,7 +278,8 @@ static bool widen(Module *m, const DeviceTraits *d, const Func *f, Diags *diags)
              .trains = is_training(m),
              .fixed = fixed_values(m->arena, f),
              .loops = loops_of(m->arena, f),
-             .wide = ARENA_ARRAY(m->arena, Val, f->values.n)};
+             .wide = ARENA_ARRAY(m->arena, Val, f->values.n),
+             .matrix = ARENA_ARRAY(m->arena, int64_t, f->values.n)};
   bool any = false;
   for (size_t i = 0; i < f->ops.n; i++) {
     const Op *op = &f->ops.items[i];

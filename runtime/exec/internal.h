@@ -223,6 +223,8 @@ RtStatus exec_body_select(const Executor *e, Binding *b, BoundBody *body, uint32
 /* validate.c: returns why the call is impossible with these sizes; NULL if it is possible.  It is an error only when
  * the call is reached: a loop may make no rounds, and an earlier check gives a better explanation. */
 const char *exec_fault(const Executor *e, const Binding *b, const DeviceCall *c);
+/* Reports c->refused, for a product with its numbers. */
+RtStatus exec_refuse(const Executor *e, const DeviceCall *c, RtError *error);
 
 /* capture.c: decides whether the requests of a new binding are captured. */
 RtStatus exec_capture_bind(const Executor *e, Binding *b, RtError *error);

@@ -175,7 +175,7 @@ static RtStatus run_call(Executor *e, const BoundBody *b, const DeviceCall *c, u
   RtError inner; /* too large to be cleared for every call */
   if (c->kind == PI_check) return run_check(e, c, error);
   if (c->kind == PI_wait) return exec_wait(e, c, error);
-  if (c->refused) return exec_error(e, c->instr, RT_INTERNAL, error, c->refused);
+  if (c->refused) return exec_refuse(e, c, error);
   if (c->kind == PI_loop) return run_loop(e, c, next, error);
   if (c->kind == PI_repeat) return run_repeat(e, c, next, error);
   if (c->kind == PI_bind) return run_bind(e, c, error);

@@ -3,6 +3,8 @@
  * Sizes come from data (the program, the inputs' shapes), so everything that follows from them is checked once, when a
  * call gets its numbers. bind.c has already checked that each tensor lies inside its buffer.
  */
+#include <stdio.h>
+
 #include "program/box.h"
 #include "runtime/exec/internal.h"
 
@@ -14,13 +16,21 @@ static bool reaches(const GemmCall *g, const int64_t *step, int64_t rows, int64_
   return last >= elements;
 }
 
+/* Returns why a product may not read B in panels; NULL if it may. */
+static const char *panels_fault(const GemmCall *g, const CallTensor *b) {
+  __int128 panels = ((__int128)g->n + PROGRAM_PANEL - 1) / PROGRAM_PANEL;
+  for (int i = 0; i < g->loops; i++)
+    if (g->b_step[i] != 0) return "the matrices of a batch share no panels";
+  if (g->b_panel < program_panel_rows(g->panels, g->k) * PROGRAM_PANEL) return "the panels have fewer than k rows";
+  return panels * g->b_panel > b->elements ? "the panels reach outside their tensor" : NULL;
+}
+
 static const char *gemm_fault(const Executor *e, const Binding *b, const DeviceCall *c) {
   const ProgramInstr *x = &e->p->instrs[c->instr];
   const GemmCall *g = c->gemm;
-  static const char reach[] = "the matrices reach outside their tensors";
   for (uint32_t i = 0; i < x->exprs.n; i++) {
     int64_t value = b->values[program_list(e->p, x->exprs)[i]];
-    if (value < 0 || value > INT64_C(1) << 48) return reach;
+    if (value < 0 || value > INT64_C(1) << 48) return "an extent or stride is negative or too large";
   }
   bool empty = g->m == 0 || g->n == 0;
   for (int i = 0; i < g->loops; i++) empty |= g->extent[i] == 0;
@@ -28,19 +38,15 @@ static const char *gemm_fault(const Executor *e, const Binding *b, const DeviceC
   if (g->epilogue.bias && c->tensors[3].elements != g->n) return "the bias has another size than a row of the result";
   if (g->epilogue.residual && c->tensors[c->n_tensors - 1].elements != c->tensors[2].elements)
     return "the residual has another size than the result";
-  if (reaches(g, g->c_step, g->m, g->c_m, g->n, g->c_n, c->tensors[2].elements)) return reach;
-  if (g->b_panel && g->k > 0) {
-    __int128 panels = ((__int128)g->n + PROGRAM_PANEL - 1) / PROGRAM_PANEL;
-    bool whole = g->b_panel >= program_panel_rows(g->panels, g->k) * PROGRAM_PANEL &&
-                 panels * g->b_panel <= c->tensors[1].elements;
-    bool one = true; /* the same panels for the whole batch */
-    for (int i = 0; i < g->loops; i++) one &= g->b_step[i] == 0;
-    if (!whole || !one) return reach;
-    return reaches(g, g->a_step, g->m, g->a_m, g->k, g->a_k, c->tensors[0].elements) ? reach : NULL;
-  }
-  bool fits = g->k == 0 || (!reaches(g, g->a_step, g->m, g->a_m, g->k, g->a_k, c->tensors[0].elements) &&
-                            !reaches(g, g->b_step, g->k, g->b_k, g->n, g->b_n, c->tensors[1].elements));
-  return fits ? NULL : reach;
+  if (reaches(g, g->c_step, g->m, g->c_m, g->n, g->c_n, c->tensors[2].elements))
+    return "the result reaches outside its tensor";
+  if (g->k == 0) return NULL;
+  if (reaches(g, g->a_step, g->m, g->a_m, g->k, g->a_k, c->tensors[0].elements))
+    return "the first matrix reaches outside its tensor";
+  if (g->b_panel) return panels_fault(g, &c->tensors[1]);
+  return reaches(g, g->b_step, g->k, g->b_k, g->n, g->b_n, c->tensors[1].elements)
+             ? "the second matrix reaches outside its tensor"
+             : NULL;
 }
 
 static bool numbers_ok(const ConvShape *s) {
@@ -132,4 +138,22 @@ const char *exec_fault(const Executor *e, const Binding *b, const DeviceCall *c)
   if (!program_instr_is_comm(c->kind)) return NULL;
   if (!e->comm) return "a program with one rank cannot communicate";
   return reduction_ok(e, c) ? NULL : "the reduction is not defined for the type";
+}
+
+RtStatus exec_refuse(const Executor *e, const DeviceCall *c, RtError *error) {
+  const GemmCall *g = c->gemm;
+  char text[512];
+  if (c->kind != PI_gemm) return exec_error(e, c->instr, RT_INTERNAL, error, c->refused);
+  int n = snprintf(text, sizeof text, "%s (m %lld, n %lld, k %lld; strides %lld %lld, %lld %lld, %lld %lld; ",
+                   c->refused, (long long)g->m, (long long)g->n, (long long)g->k, (long long)g->a_m, (long long)g->a_k,
+                   (long long)g->b_k, (long long)g->b_n, (long long)g->c_m, (long long)g->c_n);
+  if (g->b_panel && n < (int)sizeof text)
+    n += snprintf(text + n, sizeof text - (size_t)n, "panels of %lld; ", (long long)g->b_panel);
+  for (int i = 0; i < g->loops && n < (int)sizeof text; i++)
+    n += snprintf(text + n, sizeof text - (size_t)n, "batch of %lld, steps %lld %lld %lld; ", (long long)g->extent[i],
+                  (long long)g->a_step[i], (long long)g->b_step[i], (long long)g->c_step[i]);
+  if (n < (int)sizeof text)
+    snprintf(text + n, sizeof text - (size_t)n, "tensors of %lld, %lld and %lld elements)",
+             (long long)c->tensors[0].elements, (long long)c->tensors[1].elements, (long long)c->tensors[2].elements);
+  return exec_error(e, c->instr, RT_INTERNAL, error, text);
 }

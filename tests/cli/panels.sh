@@ -88,6 +88,39 @@ check "the product and the lookup do not read 16 bits" \
   bash -c 'grep -q "^  gemm .*:bf16\[7, 34, 16\]" program && grep -q "^  launch .*:bf16\[100, 33\]" program'
 expect 0 "proved" "$apc" verify tied.apc --weights BF16.safetensors --target cpux2 --dp 2 -q
 
+# Two ranks share the tokens of prefill; in decode one of them has none.  All products of both entries read the panels.
+cached=("$examples/llama.apc" -D cache=1 -D layers=1 -D d=32 -D heads=4 -D kv_heads=2 -D ffn=32 -D vocab=61 -D ctx=24
+  --target cpux2 --cp 2 --dim batch=2 --dim-hint seq=8)
+packs 8 "${cached[@]}" --dtype f16
+check "$(grep -c '^  gemm .*:f16\[[0-9]*, 32, 16\]' program) products read panels, not 16" \
+  test "$(grep -c '^  gemm .*:f16\[[0-9]*, 32, 16\]' program)" = 16
+for type in f16 bf16; do
+  expect 0 "" "$apc" verify "${cached[@]}" --dtype $type -q
+done
+expect 0 "" "$apc" verify "${cached[@]}" -D slots=1 -D layers=2 --dtype f16 -q
+
+# A weight of 16 bits has one set of panels: products that read another matrix in it read an f32 weight, or its tensor
+# if they are of another entry.
+cat >both.apc <<'APC'
+dim batch
+entry up(x: f32[batch, 48]) {
+  weight w : f32[48, 32] = normal(1)
+  output u = einsum("bd,dh->bh", x, w)
+}
+entry down(y: f32[batch, 32]) {
+  weight w : f32[48, 32] = normal(1)
+  output v = einsum("bh,dh->bd", y, w)
+}
+entry main(x: f32[batch, 48]) {
+  weight w : f32[48, 32] = normal(1)
+  output z = einsum("bh,dh->bd", einsum("bd,dh->bh", x, w), w)
+}
+APC
+packs 2 both.apc --dtype f16
+check "not two products read the panels of 16 bits" test "$(grep -c '^  gemm .*:f16\[2, 48, 16\]' program)" = 2
+check "not one product reads panels of f32" test "$(grep -c '^  gemm .*:f32\[3, 32, 16\]' program)" = 1
+expect 0 "" "$apc" verify both.apc --dtype f16 --dim batch=3 -q
+
 # Incomplete panels, weights by columns, from @prepare, of a stage.
 for options in "--target cpux3" "--target cpux4 --tp 4" "--target cpux2 --pp 2" "--target cpux2 --dp 2"; do
   expect 0 "" "$apc" verify "${gpt[@]}" -D tied=0 $options --seed 3 -q
@@ -105,4 +138,4 @@ expect 0 "" /usr/bin/python3 -c "
 import numpy as np
 a, b = np.load('one.npz'), np.load('two.npz')
 assert all((a[k] == b[k]).all() for k in a), 'other bits'"
-summary 60
+summary 73

@@ -134,8 +134,8 @@ static void slips(void) {
   const Slip list[] = {
       {"rows of panels", "an operand", APC_OK, PROGRAM_PANEL - 1, K * PROGRAM_PANEL, N, 1, PANELS, false, APART},
       {"packed late", "an operand", APC_OK, PROGRAM_PANEL, K * PROGRAM_PANEL, N, 1, PANELS, true, APART},
-      {"panels overlap", "the matrices reach outside", APC_INTERNAL, PROGRAM_PANEL, PROGRAM_PANEL, N, 1, PANELS, false,
-       APART},
+      {"panels overlap", "the panels have fewer than k rows", APC_INTERNAL, PROGRAM_PANEL, PROGRAM_PANEL, N, 1, PANELS,
+       false, APART},
       {"too few panels", "the matrix reaches outside", APC_INTERNAL, PROGRAM_PANEL, K * PROGRAM_PANEL, N, 1, 1, false,
        APART},
       {"too many columns", "the matrix reaches outside", APC_INTERNAL, PROGRAM_PANEL, K * PROGRAM_PANEL, N + 8, 1,
