@@ -172,6 +172,7 @@ static bool read_program(Run *r) {
   if (!find_input(m, "admit", "slot", &slot) || !find_input(m, "step", "tokens", &tokens) ||
       !find_input(m, "step", "at", &at) || apc_output_info(m, 0, &logits))
     return false;
+  if (slot.rank != 0 || tokens.rank != 2 || at.rank != 1 || logits.rank != 3) return false;
   r->nslots = tokens.dims[0], r->capacity = at.index_below - 1, r->vocabulary = logits.dims[logits.rank - 1];
   return r->nslots > 0 && r->capacity > 0 && r->vocabulary > 0 && logits.type == APC_F32;
 }

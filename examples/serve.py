@@ -14,7 +14,9 @@ batching).  Prompts are lists of token ids, or texts if the library `tokenizers`
     DELETE /v1/completions/ID ends a request; so does a client that closes its connection
     GET /health               the number of slots, and of those in use
 
-With "stream" the answer consists of events, "data: {...}", the last of which is "data: [DONE]".
+With "stream" the answer consists of events, "data: {...}", the last of which is "data: [DONE]".  finish_reason is
+"stop", "length", "full" (the cache has no more room), "cancelled", "not finite" (a logit is NaN or infinite, so that
+there is no next token; the other requests go on) or "failed" (the model can no longer run).
 """
 from __future__ import annotations
 
@@ -33,11 +35,17 @@ import numpy as np
 
 import apc
 
-PIECE = 64  # tokens of a prompt that are read at once
+PIECE = 64         # tokens of a prompt that are read at once
+LARGEST = 4 << 20  # bytes of a request's body
+PATIENCE = 60      # seconds without a byte from or to a client
 
 
 class Wrong(Exception):
-    """A request that cannot be served."""
+    """A request that cannot be served, and the status of the answer."""
+
+    def __init__(self, why, code=400):
+        super().__init__(why)
+        self.code = code
 
 
 def number(body, name, default, least, most, kind=(int, float)):
@@ -88,6 +96,9 @@ class Request:
         return self.read + max(self.made - 1, 0)
 
     def choose(self, logits):
+        """The next token; None if there is none, because of a NaN or an infinity.  A token may have -infinity."""
+        if not np.isfinite(logits.max()):
+            return None
         if self.temperature == 0:
             return int(logits.argmax())
         order = np.argsort(-logits, kind="stable")[:self.top_k or None]
@@ -145,7 +156,10 @@ class Engine(threading.Thread):
     def take(self, request, logits):
         r = request
         if r.made < r.most:
-            r.next = r.choose(logits)
+            chosen = r.choose(logits)
+            if chosen is None:
+                return self.end(r, "not finite")
+            r.next = chosen
             if r.next in r.stop:
                 return self.end(r, "stop")
             r.made += 1
@@ -193,6 +207,7 @@ class Engine(threading.Thread):
 
 class Handler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    timeout = PATIENCE
 
     @property
     def engine(self):
@@ -201,9 +216,19 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def log_message(self, *args):
         pass
 
+    def handle(self):
+        try:
+            super().handle()
+        except OSError:  # the client is gone, or too slow
+            pass
+
     def reply(self, code, document):
         data = json.dumps(document).encode()
+        # bytes of a body that has not been read would be taken for the next request
+        unread = self.command != "POST" and ("Content-Length" in self.headers or "Transfer-Encoding" in self.headers)
         self.send_response(code)
+        if code >= 400 or unread:
+            self.send_header("Connection", "close")  # sets close_connection
         self.send_header("Content-Type", "application/json")
         self.send_header("Content-Length", str(len(data)))
         self.end_headers()
@@ -220,20 +245,37 @@ class Handler(http.server.BaseHTTPRequestHandler):
         found = self.path == f"/v1/completions/{name}" and self.engine.cancel(name)
         self.reply(200 if found else 404, {"id": name, "cancelled": found})
 
+    def body(self):
+        lengths = self.headers.get_all("Content-Length", [])
+        if "Transfer-Encoding" in self.headers or not lengths:
+            raise Wrong("the body needs a Content-Length, and no Transfer-Encoding", 411)
+        if len(lengths) > 1 or not (lengths[0].isascii() and lengths[0].isdigit()):
+            raise Wrong("Content-Length must be a number")
+        if len(lengths[0]) > 20 or int(lengths[0]) > LARGEST:
+            raise Wrong(f"a body has at most {LARGEST} bytes", 413)
+        data = self.rfile.read(int(lengths[0]))
+        if len(data) < int(lengths[0]):
+            raise Wrong("the body is shorter than its Content-Length")
+        try:
+            body = json.loads(data)
+        except RecursionError:
+            raise Wrong("the body is nested too deeply") from None
+        if not isinstance(body, dict):
+            raise Wrong("the body must be an object")
+        return body
+
     def do_POST(self):
         if self.path != "/v1/completions":
             return self.reply(404, {"error": f"there is no {self.path}"})
         try:
-            body = json.loads(self.rfile.read(int(self.headers.get("Content-Length", 0))))
-            if not isinstance(body, dict):
-                raise Wrong("the body must be an object")
+            body = self.body()
             request = Request(body, self.engine)
             self.engine.submit(request)
         except (Wrong, ValueError) as e:
-            return self.reply(400, {"error": str(e)})
+            return self.reply(getattr(e, "code", 400), {"error": str(e)})
         try:
             (self.stream if body.get("stream") else self.whole)(request)
-        except (BrokenPipeError, ConnectionResetError):
+        except OSError:  # the client is gone, or too slow
             self.engine.cancel(request.id)
             self.close_connection = True
 

@@ -94,6 +94,10 @@ static int run_program(Tool *t, Verify *v, Build *b, const char *name) {
     if (code == EXIT_OK) outputs_read(t, program, results_of(v, b, e), &code);
   }
   apc_close(program);
+  bool given = option_given(&t->options, OPT_input) || option_given(&t->options, OPT_inputs);
+  const char *sizes = model_hints_text(t->arena, &b->model);
+  if (code == EXIT_BAD_INPUT && !given && *sizes)
+    diag_help(t->diags, "it ran with %s; --dim-hint chooses other sizes", sizes);
   return code;
 }
 

@@ -26,6 +26,7 @@ static __attribute__((unused)) void update_rows(char *y, const char *x, const ch
   }
   for (int64_t b = 0; b < batch; b++) {
     int64_t first, n = count && count[b * counted] < urows ? count[b * counted] : urows;
+    if (n < 0) n = 0; /* INT64_MIN has no negative */
     if (__builtin_sub_overflow(position[b * at], start, &first) || first >= rows || first <= -n) continue;
     int64_t from = first < 0 ? -first : 0, to = rows - first < n ? rows - first : n;
     for (int64_t o = b * outer; from < to && o < (b + 1) * outer; o++)

@@ -181,8 +181,8 @@ static bool is_state(const Func *f, Val v) {
   return op_of(f, v)->kind == OP_read;
 }
 
-/* Returns the count after a check at run time that position + count is not beyond the end of a state, where elements
- * would be lost silently. */
+/* Returns the count, or 0 for a negative one, after a check at run time that position + count is not beyond the end of
+ * a state, where elements would be lost silently. */
 static Val count_within(Args *a, Val at, Val count, const Expr *extent) {
   Builder *b = &a->ev->b;
   const Func *f = a->ev->loops ? NULL : b->f; /* a value of a loop's body is not seen after it */
@@ -193,7 +193,9 @@ static Val count_within(Args *a, Val at, Val count, const Expr *extent) {
   const Val p = ta->rank < tc->rank ? build_bcast_to(b, at, 1, tc->dims) : at,
             n = tc->rank < ta->rank ? build_bcast_to(b, count, 1, ta->dims) : count;
   if (!p || !n) return 0;
-  const Val end = build_within(b, build_binary(b, OP_add, p, n), ex_addi(a->ev->m, extent, 1), false),
+  const Val none = build_splat(b, arg_type_of(a, n), 0), some = none ? build_binary(b, OP_max, n, none) : 0;
+  if (!some) return 0;
+  const Val end = build_within(b, build_binary(b, OP_add, p, some), ex_addi(a->ev->m, extent, 1), false),
             checked = end ? build_binary(b, OP_sub, end, p) : 0;
   a->ev->within.f = f, a->ev->within.at = at, a->ev->within.count = count;
   a->ev->within.extent = extent, a->ev->within.checked = checked;

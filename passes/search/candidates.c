@@ -300,9 +300,7 @@ int most_stages(const Search *s) {
   return n > 1 ? n : 1;
 }
 
-/* True if an entry looks up rows of a state that it has updated, such as the slot of one sequence in a cache: then all
- * of them must be there at once, whereas micro-batches would each have some (V17).  Not so weights that are trained. */
-static bool looks_up_rows(const Module *m) {
+bool search_looks_up_rows(const Module *m) {
   for (size_t i = 0; i < m->funcs.n; i++) {
     const Func *f = m->funcs.items[i];
     for (size_t k = 0; k < f->ops.n; k++) {
@@ -318,7 +316,7 @@ static bool looks_up_rows(const Module *m) {
 }
 
 int most_micro_batches(Search *s) {
-  if (func_binds(s->f) || looks_up_rows(s->m)) return 1;
+  if (func_binds(s->f) || search_looks_up_rows(s->m)) return 1;
   int64_t most = PROGRAM_MAX_MICRO_BATCHES;
   bool some = false;
   search_set_mesh(s, &(Candidate){.stages = 1, .micro = 2, .least = 2}, NULL);

@@ -285,6 +285,9 @@ double search_bytes_made(const Search *s, const Op *op);
 double least_seconds(const Candidate *c, const LeastList *least);
 /* Returns the maximum number of stages of a pipeline. */
 int most_stages(const Search *s);
+/* True if an entry looks up rows of a state that it has updated, such as the slot of one sequence in a cache: then all
+ * of them must be there at once, whereas micro-batches would each have some (V17).  Not so weights that are trained. */
+bool search_looks_up_rows(const Module *m);
 /* Returns the maximum number of micro-batches into which any operation can be split. */
 int most_micro_batches(Search *s);
 /* Fills s->useful and the numbers from which useful_from and useful_up_to choose. */

@@ -220,6 +220,11 @@ static bool check_options(const Search *s, const PlanOptions *o, Diags *d) {
   if (func_binds(s->f) && (degree[DEGREE_pp] > 1 || o->micro_batches > 1))
     return diag_error(d, DIAG_plan_infeasible, (Loc){0},
                       "a model that computes sizes has neither pipeline stages nor micro-batches");
+  if (o->micro_batches > 1 && search_looks_up_rows(s->m))
+    return diag_error(d, DIAG_plan_infeasible, (Loc){0},
+                      "%d micro-batches are not possible: the model looks up rows of a state that it updates, such as "
+                      "a slot of a cache, and a micro-batch would have only some of them",
+                      o->micro_batches);
   if (o->micro_batches < 0)
     return diag_error(d, DIAG_plan_options, (Loc){0}, "%d micro-batches are not possible", o->micro_batches);
   if (o->micro_batches > PROGRAM_MAX_MICRO_BATCHES)

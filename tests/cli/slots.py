@@ -9,6 +9,8 @@ all; then in slots, with other plans, by the C example and by the server: always
 import http.client
 import json
 import os
+import socket
+import struct
 import subprocess
 import sys
 import tempfile
@@ -104,11 +106,21 @@ def states(wanted, work):
         m(tokens=np.array([[7, 7, 7]]), slot=0, at=5, entry="admit")  # taken back: written over
         logits = m(tokens=np.array([p[5:]]), slot=0, at=5, entry="admit")
         check("a truncated sequence", logits[0, -1].argmax() == wanted[0][0])
+        for s in m.states:
+            s[:] = 0
+        m(tokens=np.ones((3, 1), np.int64), at=np.zeros(3, np.int64), count=np.array([-1, 1, -2**63]), entry="step")
+        written = [[bool(s[row].any()) for row in range(3)] for s in m.states]
+        check("a negative count is none", written == [[False, True, False]] * len(written), written)
         try:
             m(tokens=np.ones((3, 1), np.int64), at=np.array([0, SIZES["ctx"], 0]), count=np.ones(3, np.int64), entry="step")
             check("a full slot is refused", False)
         except apc.Error as e:
             check("a full slot is refused", "24" in str(e), e)
+
+
+ODD = """entry step(tokens: i64[], at: i64[]) { output y = gather(fill(f32[4, 5], 0.0), tokens + gather(iota(3), at)) }
+entry admit(slot: i64[]) { output z = slot + 1 }
+"""
 
 
 def generate(work, program, *args):
@@ -128,6 +140,9 @@ def by_prompt(out, n):
 def examples_in_c(wanted, work):
     subprocess.run(["cc", "-std=c11", "-Wall", "-Wextra", "-Werror", f"-I{root}/runtime", f"{root}/examples/generate.c",
                     f"{build}/libapcrt.so", f"-Wl,-rpath,{build}", "-lm", "-o", f"{work}/generate"], check=True)
+    with open(f"{work}/odd.apc", "w") as f:
+        f.write(ODD)
+    apc.compile(f"{work}/odd.apc", out=f"{work}/odd").close()
     texts = [" ".join(map(str, p)) for p in PROMPTS]
     code, out, err = generate(work, "three", "--max", str(NEW), "--piece", "2", *texts)
     check("greedy", code == 0 and by_prompt(out, 5) == [t + ["length"] for t in wanted], out + err)
@@ -147,15 +162,43 @@ def examples_in_c(wanted, work):
     _, out, _ = generate(work, "three", "--max", "99", texts[0])
     check("a full cache", len(by_prompt(out, 1)[0]) == SIZES["ctx"] - len(PROMPTS[0]) + 2 and "end full" in out, out)
     for code, text, args in ((1, "the token 61, of 61", ["three", "61"]), (1, "the cache 24", ["three", "1 " * 25]),
-                             (1, "has no entries step and admit", ["one", "1"]), (2, "not x", ["three", "x"]),
+                             (1, "has no entries step and admit", ["one", "1"]),
+                             (1, "has no entries step and admit", ["odd", "1"]), (2, "not x", ["three", "x"]),
                              (2, "--top-k", ["three", "--top-k", "0", "1"]), (2, "no such option", ["three", "--no", "1"])):
         r = generate(work, *args)
         check(f"{args} is refused", r[0] == code and text in r[2], r)
 
 
+def hostile(port):
+    """Bad HTTP: an answer of that status, after which the server closes the connection."""
+    deep = b"[" * 200000
+    post = "POST /v1/completions HTTP/1.1\r\nHost: x\r\n"
+    for status, head, body in (
+            (400, f"{post}Content-Length: {len(deep)}\r\n", deep), (400, f"{post}Content-Length: -1\r\n", b""),
+            (413, f"{post}Content-Length: 99999999999\r\n", b""), (413, f"{post}Content-Length: {'9' * 5000}\r\n", b""),
+            (400, f"{post}Content-Length: 2\r\nContent-Length: 2\r\n", b"{}"), (411, post, b""),
+            (411, f"{post}Transfer-Encoding: chunked\r\n", b"2\r\n{}\r\n0\r\n\r\n"),
+            (404, "POST /x HTTP/1.1\r\nContent-Length: 30\r\n", b"GET /health HTTP/1.1\r\nX: abc\r\n\r\n"),
+            (200, "GET /health HTTP/1.1\r\nContent-Length: 30\r\n", b"GET /health HTTP/1.1\r\nX: abc\r\n\r\n")):
+        with socket.create_connection(("127.0.0.1", port), timeout=120) as c:
+            c.sendall(head.encode() + b"\r\n" + body)
+            answer = b""
+            try:
+                while piece := c.recv(65536):
+                    answer += piece
+            except ConnectionResetError:
+                pass  # the server has closed the connection without reading the body
+            fine = answer.startswith(b"HTTP/1.1 %d " % status) and answer.count(b"HTTP/1.1") == 1
+            check(f"{head[:100]} gives {status}", fine, answer)
+    for _ in range(3):  # gone before the answer
+        with socket.create_connection(("127.0.0.1", port), timeout=120) as c:
+            c.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            c.sendall(b"GET /health HTTP/1.1\r\n\r\n" * 50)
+
+
 def served(wanted, work):
     server = subprocess.Popen([sys.executable, f"{root}/examples/serve.py", f"{work}/three", "--port", "0"],
-                              stdout=subprocess.PIPE, text=True)
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
         port = int(server.stdout.readline().split()[0].rsplit(":", 1)[1])
 
@@ -189,12 +232,13 @@ def served(wanted, work):
         for body in (dict(prompt="text"), dict(prompt=[61]), dict(prompt=[]), dict(prompt=[1], top_p=2), [1]):
             c, r = call("POST", "/v1/completions", body)
             check(f"{body} is refused", r.status == 400 and "error" in json.loads(r.read()))
+        hostile(port)
         check("no such completion", call("DELETE", "/v1/completions/cmpl-0")[1].status == 404)
         c, r = call("GET", "/health")
         check("no slot is left in use", json.loads(r.read()) == {"slots": 3, "used": 0})
     finally:
         server.terminate()
-        server.wait()
+        check("no traceback of the server", "Traceback" not in server.communicate()[1])
 
 
 def cancelled(work):
@@ -217,6 +261,46 @@ def cancelled(work):
         check("its slot is free", engine.slots == [None] * 3)
 
 
+def not_finite(wanted, work):
+    """The keys and values of one sequence become NaN: it ends, another goes on, the next one in its slot has none."""
+    import serve
+
+    def run(engine, *requests):
+        while not all(r.answer.queue and isinstance(r.answer.queue[-1], str) for r in requests):
+            engine.fill(), engine.admit(), engine.step()
+
+    with apc.load(f"{work}/three") as m:
+        engine = serve.Engine(m)
+        first, later = (serve.Request(dict(prompt=PROMPTS[i], max_tokens=NEW), engine) for i in (2, 1))
+        other = serve.Request(dict(prompt=PROMPTS[0], max_tokens=15), engine)
+        engine.submit(first)
+        engine.submit(other)
+        engine.fill(), engine.admit(), engine.admit(), engine.step()
+        for s in m.states:
+            s[0] = np.nan
+        run(engine, first)
+        check("it ends", list(first.answer.queue)[-1] == "not finite", first.answer.queue)
+        engine.submit(later)
+        run(engine, later)
+        check("the next one", list(later.answer.queue) == wanted[1] + ["length"], later.answer.queue)
+        check("beside a longer one", other in engine.slots, other.answer.queue)
+        run(engine, other)
+        ids = list(other.answer.queue)
+        check("another goes on", ids[:NEW] == wanted[0] and ids[15:] == ["length"], ids)
+        check("temperature", serve.Request(dict(prompt=[1], temperature=1), engine).choose(np.array([np.nan, 1])) is None)
+
+
+def refused(work):
+    """Micro-batches do not fit slots; verify says which sizes its own inputs had."""
+    args = [word for name, v in {**SIZES, "cache": 1, "slots": 1}.items() for word in ("-D", f"{name}={v}")]
+    for code, text, *command in (
+            (3, "APC0405", "plan", "--target", "cpux4", "--pp", "2", "--micro-batches", "2", "--dim", "batch=4"),
+            (1, "seq 128; --dim-hint", "verify", "--dim", "batch=2")):
+        r = subprocess.run([f"{build}/apc", command[0], f"{root}/examples/llama.apc", *args, *command[1:]],
+                           capture_output=True, text=True)
+        check(f"{command} is refused", r.returncode == code and text in r.stderr, r)
+
+
 def on_gpus(work):
     args = [word for name, v in {**SIZES, "cache": 1, "slots": 1}.items() for word in ("-D", f"{name}={v}")]
     r = subprocess.run([f"{build}/apc", "plan", f"{root}/examples/llama.apc", *args, "--dim", "batch=2", "--target",
@@ -235,6 +319,8 @@ with tempfile.TemporaryDirectory() as folder:
     examples_in_c(tokens, folder)
     served(tokens, folder)
     cancelled(folder)
+    not_finite(tokens, folder)
+    refused(folder)
     on_gpus(folder)
 print(f"{failed} failures")
 sys.exit(failed > 0)

@@ -406,6 +406,9 @@ static const Instance others[] = {
           "update %x, %z, %i, %n {axis=1, start=0}", "f32[A, 6, B]")),
     F(update, X("f32[A, B, 6]") Z("f32[A, B, 3]") "%i = input {name=\"i\"} : i64[] %n = input {name=\"n\"} : i64[A] " Y(
                   "update %x, %z, %i, %n {axis=2, start=0}", "f32[A, B, 6]")),
+    F(update,
+      X("f32[A, 6]") Z("f32[A, 3]") "%i = input {name=\"i\"} : i64[A] %n = const {value=-9223372036854775808} : "
+                                    "i64[] " Y("update %x, %z, %i, %n {axis=1, start=0}", "f32[A, 6]")),
     F(conv, X("f32[A, 3, B]") Z("f32[C, 3, 3]")
                 Y("conv %x, %z {spec=\"ncH,ocH->Hno\", starts=[-1], strides=[1], dilations=[1]}", "f32[B, A, C]")),
     F(conv, X("f32[1, A, 2*B + 1, 5]") Z("f32[2, A, 3, 2]")

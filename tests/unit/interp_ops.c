@@ -129,6 +129,10 @@ static void contractions(void) {
       "%t = const {floats=[1, 2, 3, 4]} : f32[4] %u = const {floats=[8, 9]} : f32[2] %p = const {value=-1} : i64[] "
       "%y = update %t, %u, %p {axis=0, start=0} : f32[4]",
       9, 2, 3, 4);
+  YIELDS(
+      "%t = const {floats=[1, 2, 3, 4]} : f32[4] %u = const {floats=[8, 9]} : f32[2] %p = const {value=0} : i64[] "
+      "%n = const {value=-1} : i64[] %y = update %t, %u, %p, %n {axis=0, start=0} : f32[4]",
+      1, 2, 3, 4);
 }
 
 static void composites(void) {
