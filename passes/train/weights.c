@@ -56,9 +56,28 @@ static bool check_pad(const TrainWeights *w, const TrainingPad *pad) {
                     (long long)pad->row, (long long)dims[0]);
 }
 
+/* Checks that each glob, with | between them, of a setting of --optimizer fits some weight. */
+static bool check_globs(const TrainWeights *w, const char *setting, const char *globs) {
+  bool ok = true;
+  for (const char *at = globs; at && *at;) {
+    const size_t n = strcspn(at, "|");
+    const char *glob = arena_strndup(w->m->arena, at, n);
+    if (!fits_some(w->m, glob)) ok = no_weight(w, setting, glob);
+    at += n + (at[n] == '|');
+  }
+  return ok;
+}
+
+static bool check_optimizer(const TrainWeights *w) {
+  const Optimizer *o = &w->o->optimizer;
+  bool ok = check_globs(w, "--optimizer: decay", o->decay);
+  ok = check_globs(w, "--optimizer: no_decay", o->no_decay) && ok;
+  return check_globs(w, "--optimizer: adamw", o->adamw) && ok;
+}
+
 bool train_check_rules(const TrainWeights *w) {
   const TrainingRules *r = w->o->rules;
-  bool ok = true;
+  bool ok = check_optimizer(w);
   for (size_t i = 0; r && i < r->globs.n; i++)
     if (!fits_some(w->m, r->globs.items[i].glob))
       ok = no_weight(w, r->globs.items[i].trained ? "--trainable" : "--freeze", r->globs.items[i].glob);
