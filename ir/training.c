@@ -13,12 +13,11 @@ TrainingWish training_wish(const TrainingRules *r, const char *name) {
 }
 
 bool training_glob(const char *globs, const char *name) {
-  enum { LONGEST = 512 };
   for (const char *at = globs; *at;) {
-    char glob[LONGEST];
+    char glob[TRAINING_GLOB_MOST + 1];
     size_t n = strcspn(at, "|");
-    snprintf(glob, sizeof glob, "%.*s", (int)(n < LONGEST ? n : LONGEST), at);
-    if (n < LONGEST && fnmatch(glob, name, 0) == 0) return true;
+    snprintf(glob, sizeof glob, "%.*s", (int)(n < sizeof glob ? n : sizeof glob), at);
+    if (n < sizeof glob && fnmatch(glob, name, 0) == 0) return true;
     at += n + (at[n] == '|');
   }
   return false;

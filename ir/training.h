@@ -100,6 +100,7 @@ typedef enum TrainingWish { TRAINING_UNSAID, TRAINING_TRAINED, TRAINING_FROZEN }
 
 /* The last glob that matches the name decides; `r` may be NULL. */
 TrainingWish training_wish(const TrainingRules *r, const char *name);
+enum { TRAINING_GLOB_MOST = 511 };                       /* characters of a glob; passes/train/options.c refuses more */
 bool training_glob(const char *globs, const char *name); /* one of the globs, with | between them, matches the name */
 bool training_unties(const TrainingRules *r, const char *name); /* a glob of --untie matches the name */
 

@@ -35,6 +35,7 @@ bool tool_weights_dtype(Tool *t, ModelOptions *o) {
   PackedForm *form = ARENA_NEW(t->arena, PackedForm);
   if (!parse(t, value, form)) return false;
   if (o->train) return later(t, "training");
+  if (o->lora) return later(t, "--lora");
   if (o->floats && o->floats != DT_f32) return later(t, "--dtype");
   if (weights && strcmp(weights, "ref") == 0)
     return diag_error(t->diags, DIAG_usage_option, (Loc){0},

@@ -27,13 +27,15 @@ bool lora_is_part(const LoraRules *l, const char *weight) {
   return false;
 }
 
-/* The last rule that matches; n if none. */
-static size_t rule_of(const LoraRules *l, const char *weight) {
-  for (size_t i = l->rules.n; i-- > 0;) {
-    const LoraRule *r = &l->rules.items[i];
-    if (r->path ? strcmp(r->glob, weight) == 0 : fnmatch(r->glob, weight, 0) == 0) return i;
+/* The last rule that matches; NULL if none. */
+static const LoraRule *rule_of(const Lora *w, const char *weight) {
+  const LoraRule *last = NULL;
+  for (size_t i = 0; i < w->l->rules.n; i++) {
+    const LoraRule *r = &w->l->rules.items[i];
+    if (r->path ? strcmp(r->glob, weight) != 0 : fnmatch(r->glob, weight, 0) != 0) continue;
+    w->met[i] = true, last = r;
   }
-  return l->rules.n;
+  return last;
 }
 
 /* A product of a weight: the operand that is it, and the letters of the weight's dimensions, in its own order. */
@@ -140,6 +142,14 @@ static bool refuse(const Lora *w, const Op *op, const char *weight, const char *
   return diag_error(w->diags, DIAG_usage_value, op->loc, "--lora: weight '%s' cannot have an adapter: %s", weight, why);
 }
 
+/* The dimensions of the weight, a bit set, that the product sums over. */
+static uint32_t summed(const Product *p) {
+  uint32_t dims = 0;
+  for (int d = 0; p->letters[d]; d++)
+    if (!strchr(p->result, p->letters[d])) dims |= 1u << d;
+  return dims;
+}
+
 /* Adds the adapter of the weight of a product, unless it has one. */
 static bool add_adapter(const Lora *w, const Op *op, const Product *p, const LoraRule *r) {
   char in[MAX_RANK + 1] = "", out[MAX_RANK + 1] = "", both[MAX_RANK + 1] = "";
@@ -147,9 +157,12 @@ static bool add_adapter(const Lora *w, const Op *op, const Product *p, const Lor
   keep(in, p->letters, p->result, false), keep(out, p->letters, p->result, true), keep(both, out, p->data, true);
   if (*both || !*in || !*out) return refuse(w, op, p->weight, "its product is no product of a matrix");
   if (t->dtype != DT_f32) return refuse(w, op, p->weight, "it is not f32");
-  if (lora_of(w->l, p->weight)) return true;
+  const LoraMade *have = lora_of(w->l, p->weight);
+  if (have && have->summed != summed(p))
+    return refuse(w, op, p->weight, "two products sum over other dimensions of it");
+  if (have) return true;
   char c = free_letter(p);
-  LoraMade made = {.weight = p->weight, .scale = r->scale, .rank = r->rank};
+  LoraMade made = {.weight = p->weight, .scale = r->scale, .rank = r->rank, .summed = summed(p)};
   made.a = add_part(w, r, p, in, false);
   made.b = made.a ? add_part(w, r, p, out, true) : NULL;
   made.merge = arena_printf(w->m->arena, "%s%c,%c%s->%s", out, c, c, in, p->letters);
@@ -192,10 +205,40 @@ static bool find_adapters(const Lora *w, const Func *f) {
   for (size_t i = 0; i < f->ops.n; i++) {
     Product p = {0};
     if (!product_of(f, &f->ops.items[i], &p)) continue;
-    size_t rule = rule_of(w->l, p.weight);
-    if (rule == w->l->rules.n) continue;
-    w->met[rule] = true;
-    ok = add_adapter(w, &f->ops.items[i], &p, &w->l->rules.items[rule]) && ok;
+    const LoraRule *rule = rule_of(w, p.weight);
+    if (rule) ok = add_adapter(w, &f->ops.items[i], &p, rule) && ok;
+  }
+  return ok;
+}
+
+/* The weight with an adapter that a value is, or is transposed; NULL if none. */
+static const char *adapted(const Lora *w, const Func *f, Val v) {
+  const Op *made = op_of(f, v);
+  if (made->kind == OP_transpose) made = op_of(f, made->in[0]);
+  if (made->kind != OP_param || op_attr(made, AT_experts)) return NULL;
+  const char *name = op_str(made, AT_name);
+  return lora_of(w->l, name) ? name : NULL;
+}
+
+/* Checks that weights with adapters are used by products alone: `--save` adds an adapter to its whole weight, which
+ * every other use would see. */
+static bool check_uses(const Lora *w, const Func *f) {
+  static const char *const why = "it is also used other than by a product";
+  bool ok = true;
+  for (size_t i = 0; i < f->ops.n; i++) {
+    const Op *op = &f->ops.items[i];
+    Product p = {0};
+    const bool product = product_of(f, op, &p), turns = op->kind == OP_transpose;
+    for (int k = 0; k < op->nin; k++) {
+      const char *weight = adapted(w, f, op->in[k]);
+      if (!weight || (product && p.operand == k)) continue;
+      if (turns && op_of(f, op->in[0])->kind == OP_param) continue; /* its users are looked at */
+      ok = refuse(w, op, weight, why);
+    }
+  }
+  for (size_t i = 0; i < f->outputs.n; i++) {
+    const char *weight = adapted(w, f, f->outputs.items[i].value);
+    if (weight) ok = refuse(w, op_of(f, f->outputs.items[i].value), weight, why);
   }
   return ok;
 }
@@ -257,6 +300,7 @@ bool lora_apply(Module *m, LoraRules *l, Diags *diags) {
   bool ok = true;
   const size_t n = m->funcs.n;
   for (size_t i = 0; i < n; i++) ok = find_adapters(&w, m->funcs.items[i]) && ok;
+  for (size_t i = 0; i < n; i++) ok = check_uses(&w, m->funcs.items[i]) && ok;
   if (!ok || !all_met(&w)) return false;
   for (size_t i = 0; i < n; i++)
     if (!rewrite(&w, m->funcs.items[i])) return false;

@@ -4,8 +4,8 @@
  * [rank, in ..] and B [out .., rank], named as in PEFT: "q.lora_A.weight" for "q.weight", "w.lora_A" for "w".  A starts
  * random, B as 0, or both as a file has them.  In training only adapters are trained (weights.c).
  *
- * Not done: tables of which rows are looked up, convolutions, weights of experts; a product of such a weight alone is
- * an error.
+ * Not done: tables of which rows are looked up, convolutions, weights of experts, weights that are also used other than
+ * by products, or by products that sum over different dimensions of them.  A rule for such a weight is an error.
  */
 #ifndef APC_PASSES_TRAIN_LORA_H
 #define APC_PASSES_TRAIN_LORA_H
@@ -28,6 +28,7 @@ typedef struct LoraMade {
   const char *weight, *a, *b;
   double scale;
   int64_t rank;
+  uint32_t summed;   /* dimensions of the weight that its products sum over, a bit set */
   const char *merge; /* spec of the product of B and A that has the form of the weight */
 } LoraMade;
 

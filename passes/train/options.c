@@ -109,6 +109,17 @@ static bool set_number(const char *text, Optimizer *o, int i, const char *value,
   return *number_at(o, i) = x, true;
 }
 
+/* Checks the length of each glob in `value`, with | between them. */
+static bool check_globs(const char *name, const char *value, size_t n, Diags *d) {
+  for (size_t i = 0, length = 0; i < n; i++) {
+    length = value[i] == '|' ? 0 : length + 1;
+    if (length > TRAINING_GLOB_MOST)
+      return diag_error(d, DIAG_usage_value, (Loc){0}, "--optimizer: a glob of %s has more than %d characters", name,
+                        TRAINING_GLOB_MOST);
+  }
+  return true;
+}
+
 static bool set(Arena *a, const char *text, void *optimizer, const char *key, size_t nkey, const char *value, size_t n,
                 Diags *d) {
   Optimizer *o = optimizer;
@@ -120,6 +131,7 @@ static bool set(Arena *a, const char *text, void *optimizer, const char *key, si
     if (!n || (words[i].choices[0] && !listed(words[i].choices, value, n)))
       return diag_error(d, DIAG_usage_value, (Loc){0}, "--optimizer %s: %s must be one of: %s", text, words[i].name,
                         words[i].choices[0] ? words[i].choices : "any glob");
+    if (!words[i].choices[0] && !check_globs(words[i].name, value, n, d)) return false;
     return *word_at(o, i) = arena_strndup(a, value, n), true;
   }
   fail(d, text, "unknown setting", nkey, key);

@@ -179,6 +179,12 @@ static void add_weights_entry(const TrainWeights *w) {
   builder_end(&b);
 }
 
+/* The average of the weight; the weight if it is not trained. */
+static Val averaged(Builder *b, const char *weight) {
+  const char *average = arena_printf(b->m->arena, "%s:ema", weight);
+  return module_state(b->m, average) ? build_read(b, average) : current(b, weight);
+}
+
 /* Adds entry `averages`, which returns what `weights` does, with the average of each trained weight in its place. */
 static void add_averages_entry(const TrainWeights *w) {
   Module *m = w->m;
@@ -187,9 +193,11 @@ static void add_averages_entry(const TrainWeights *w) {
   b.phase = PH_pre;
   for (size_t i = 0; i < m->params.n; i++) {
     const char *name = m->params.items[i].name, *from = train_stored(w, name);
-    if (!from) continue;
-    const char *average = arena_printf(m->arena, "%s:ema", from);
-    build_output(&b, name, module_state(m, average) ? build_read(&b, average) : current(&b, from), NULL);
+    if (!from || lora_is_part(w->o->lora, name)) continue;
+    const LoraMade *adapter = lora_of(w->o->lora, name);
+    Val v = averaged(&b, from);
+    if (adapter) v = lora_merged(&b, adapter, v, averaged(&b, adapter->a), averaged(&b, adapter->b));
+    build_output(&b, name, v, NULL);
   }
   builder_end(&b);
 }

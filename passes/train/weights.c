@@ -56,15 +56,49 @@ static bool check_pad(const TrainWeights *w, const TrainingPad *pad) {
                     (long long)pad->row, (long long)dims[0]);
 }
 
+/* Checks that each glob, with | between them, of a setting of --optimizer fits some weight. */
+static bool check_globs(const TrainWeights *w, const char *setting, const char *globs) {
+  bool ok = true;
+  for (const char *at = globs; at && *at;) {
+    const size_t n = strcspn(at, "|");
+    const char *glob = arena_strndup(w->m->arena, at, n);
+    if (!fits_some(w->m, glob)) ok = no_weight(w, setting, glob);
+    at += n + (at[n] == '|');
+  }
+  return ok;
+}
+
+static bool check_optimizer(const TrainWeights *w) {
+  const Optimizer *o = &w->o->optimizer;
+  bool ok = check_globs(w, "--optimizer: decay", o->decay);
+  ok = check_globs(w, "--optimizer: no_decay", o->no_decay) && ok;
+  return check_globs(w, "--optimizer: adamw", o->adamw) && ok;
+}
+
+/* Checks that no weight with an adapter is tied to another: the adapter of one would be missing in the other. */
+static bool check_adapters(const TrainWeights *w) {
+  bool ok = true, turned = false;
+  for (size_t i = 0; w->o->lora && i < w->o->lora->made.n; i++) {
+    const char *weight = w->o->lora->made.items[i].weight, *root = train_root(w, weight, &turned);
+    for (size_t k = 0; k < w->m->params.n; k++) {
+      const char *other = w->m->params.items[k].name;
+      if (strcmp(other, weight) == 0 || strcmp(train_root(w, other, &turned), root) != 0) continue;
+      ok = diag_error(w->diags, DIAG_usage_value, (Loc){0},
+                      "--lora: weight '%s' cannot have an adapter: it is tied to '%s'", weight, other);
+    }
+  }
+  return ok;
+}
+
 bool train_check_rules(const TrainWeights *w) {
   const TrainingRules *r = w->o->rules;
-  bool ok = true;
+  bool ok = check_optimizer(w);
   for (size_t i = 0; r && i < r->globs.n; i++)
     if (!fits_some(w->m, r->globs.items[i].glob))
       ok = no_weight(w, r->globs.items[i].trained ? "--trainable" : "--freeze", r->globs.items[i].glob);
   for (size_t i = 0; r && i < r->ties.n; i++) ok = check_tie(w, &r->ties.items[i]) && ok;
   for (size_t i = 0; r && i < r->pads.n; i++) ok = check_pad(w, &r->pads.items[i]) && ok;
-  return ok;
+  return ok && check_adapters(w);
 }
 
 bool train_is_trained(const TrainWeights *w, const Param *p) {

@@ -188,13 +188,34 @@ static ApcStatus check_entry(ApcModel *m) {
 
 /* ---- the loop */
 
-static ApcStatus apart_from(ApcModel *m, const char *save, const DataFiles *files) {
+/* An option that writes a file after the steps. */
+typedef struct Saved {
+  const char *option, *file;
+} Saved;
+
+static ApcStatus apart_from(ApcModel *m, const Saved *s, const DataFiles *files) {
   for (int i = 0; i < files->n; i++) {
     const char *file = dataset_file(files->data[i], NULL, NULL);
-    if (file && file_same(file, save))
-      return host_error(m, RT_USAGE, "--save would write %s, which is read by %s", save, files->option);
+    if (file && file_same(file, s->file))
+      return host_error(m, RT_USAGE, "%s would write %s, which is read by %s", s->option, s->file, files->option);
   }
   return APC_OK;
+}
+
+/* Checks that no file that is saved is read, or saved twice. */
+static ApcStatus check_apart(ApcModel *m, const Training *t) {
+  const Saved saved[] = {{"--save", t->save}, {"--save-ema", t->save_ema}, {"--save-lora", t->save_lora}};
+  ApcStatus code = APC_OK;
+  for (size_t i = 0; i < sizeof saved / sizeof *saved && !code; i++) {
+    if (!saved[i].file) continue;
+    code = apart_from(m, &saved[i], &t->data);
+    if (!code) code = apart_from(m, &saved[i], &t->eval);
+    for (size_t k = 0; k < i && !code; k++)
+      if (saved[k].file && file_same(saved[k].file, saved[i].file))
+        code =
+            host_error(m, RT_USAGE, "%s and %s would both write %s", saved[k].option, saved[i].option, saved[i].file);
+  }
+  return code;
 }
 
 /* Checks that the program has the entry that an option saves, and that its file can be written. */
@@ -215,8 +236,7 @@ static ApcStatus can_write(ApcModel *m, const Training *t) {
         "--save-ema: the program keeps no averages; compile it with ema= in --optimizer, as adamw(ema=0.999)");
   if (!code)
     code = can_save_of(m, "adapter", t->save_lora, "--save-lora: the program has no adapters; compile it with --lora");
-  if (!code && t->save) code = apart_from(m, t->save, &t->data);
-  if (!code && t->save) code = apart_from(m, t->save, &t->eval);
+  if (!code) code = check_apart(m, t);
   return !code && t->checkpoint ? series_can_write(m, t) : code;
 }
 

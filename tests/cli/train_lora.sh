@@ -110,9 +110,81 @@ expect 2 "no product has a weight of that name" "$apc" plan net.apc $train --lor
 expect 2 "expected GLOB:rank=N,alpha=X or FILE.safetensors" "$apc" plan net.apc $train --lora 'wq'
 expect 2 "the rank must be a whole number" "$apc" plan net.apc $train --lora 'wq:rank=2.5'
 expect 2 "expected rank=N or alpha=X" "$apc" plan net.apc $train --lora 'wq:rank=2,beta=1'
-expect 2 "the file has no lora_A" "$apc" plan net.apc $train --lora merged.safetensors
+expect 2 "tensor 'b' is no lora_A, lora_B or lora_scale" "$apc" plan net.apc $train --lora merged.safetensors
 expect 2 "the file has no lora_scale" "$apc" plan net.apc $train --lora peft.safetensors
 expect 1 "the adapter of 'c' does not fit the weight" "$apc" plan net.apc $train --lora bad.safetensors
 expect 2 "the program has no adapters" ./base --steps 1 $data --save-lora a.safetensors
 }
-summary 45
+
+# `--save-ema` has the averages of adapters added to their weights; the option's alpha wins over the file's scale.
+# shellcheck disable=SC2086
+{
+expect 0 "" "$apc" compile net.apc ${train/lr=0.02/lr=0.02,ema=1e-9} $lora -o averaged
+expect 0 "" ./averaged --steps 3 $data --save now.safetensors --save-ema ema.safetensors
+expect 0 "" "$apc" compile net.apc ${train/lr=0.02/lr=0.02,ema=0.9} $lora -o averaged
+expect 0 "" ./averaged --steps 9 $data --save now9.safetensors --save-ema ema9.safetensors
+expect 2 "--save-ema and --save-lora would both write same.st" ./averaged --steps 1 $data --save-ema same.st --save-lora same.st
+expect 2 "--save and --save-lora would both write ./same.st" ./one --steps 1 $data --save same.st --save-lora ./same.st
+cp x.npy kept.npy; cp labels.npy y.npy
+expect 2 "--save-lora would write x.npy, which is read by --data" ./one --steps 1 $data --save-lora x.npy
+expect 2 "--save-ema would write x.npy, which is read by --data" ./averaged --steps 1 $data --save-ema x.npy
+expect 2 "--save-lora would write y.npy, which is read by --eval" ./one --steps 1 $data --eval x=@x.npy --eval labels=@y.npy --save-lora y.npy
+expect 0 "" "$apc" run net.apc $ask --lora adapter.safetensors:alpha=12 --output y=@alpha.npy
+expect 5 "APC0644" "$apc" run net.apc $ask --lora adapter.safetensors --weights-dtype int8 --output y=@z.npy
+expect_err "--weights-dtype is not built yet for --lora"
+}
+check "data is as before" cmp x.npy kept.npy
+check "averages and alpha" /usr/bin/python3 -c '
+import own, numpy as np
+now, ema, now9, ema9 = (own.read(n + ".safetensors") for n in ("now", "ema", "now9", "ema9"))
+assert sorted(ema) == sorted(ema9) == ["b", "c", "wo", "wq"], sorted(ema)
+assert all(np.allclose(now[k], ema[k], atol=1e-6) for k in now)
+assert (now9["b"] == ema9["b"]).all() and all(0 < abs(now9[k] - ema9[k]).max() < .2 for k in ("c", "wo", "wq"))
+alpha, adapted, base = (np.load(n + ".npy") for n in ("alpha", "adapted", "base"))
+assert abs(alpha - adapted).max() > 1e-3'
+
+# Weights whose adapter would not be all that changes; an earlier rule that a later one covers is no error.
+weight() { printf '%s\n' 'dim batch' "entry main(t: i64[batch], x: f32[batch, 8]) {" '  weight e : f32[8, 8] = normal(0.3)' \
+  '  weight c : f32[8, 8] = normal(0.3)' "$@" '}' >use.apc; }
+used() { weight "${@:2}"; expect 2 "weight 'e' cannot have an adapter: $1" "$apc" plan use.apc -q --train cross_entropy --batch 8 --lora 'e:rank=2'; }
+other="it is also used other than by a product"
+used "$other" '  output y = einsum("bi,vi->bv", gather(e, t) + x, e)'
+used "$other" '  output y = einsum("bi,oi->bo", x, e) + sum(e * e, axes=[1])'
+used "two products sum over other dimensions of it" '  output y = einsum("bo,oi->bi", tanh(einsum("bi,oi->bo", x, e)), e)'
+weight '  output y = einsum("bi,oi->bo", tanh(einsum("bi,oi->bo", x, e)), e)'
+expect 0 "ok" "$apc" verify use.apc -q --train cross_entropy --batch 8 --lora 'e:rank=2'
+expect 0 "" "$apc" plan use.apc -q --train cross_entropy --batch 8 --lora 'e:rank=2' --lora '*:rank=3'
+weight '  output y = einsum("bi,oi->bo", tanh(einsum("bi,oi->bo", x, e)), c)'
+expect 2 "weight 'c' cannot have an adapter: it is tied to 'e'" "$apc" plan use.apc -q --train cross_entropy --batch 8 --tie e=c --lora 'c:rank=2'
+
+# Files of adapters with tensors that would be left out, or are no adapters.
+/usr/bin/python3 -c '
+import own, numpy as np
+a = {"c.lora_A": np.ones((2, 16), "f4"), "c.lora_B": np.ones((5, 2), "f4"), "c.lora_scale": np.ones((), "f4")}
+def put(name, **more): own.write(name + ".safetensors", {k: v for k, v in {**a, **{k.replace("__", "."): v for k, v in more.items()}}.items() if v is not None})
+put("only_b", b__lora_B=a["c.lora_B"]), put("only_a", c__lora_B=None), put("magnitude", c__lora_magnitude_vector=np.ones(5, "f4"))
+put("infinite", c__lora_scale=np.float32(np.inf).reshape(())), put("vector", c__lora_scale=np.ones(1, "f4"))
+put("high", c__lora_A=np.ones((4097, 16), "f4"), c__lora_B=np.ones((5, 4097), "f4"))
+put("twice", **{"base_model__model__c__lora_A": a["c.lora_A"], "base_model__model__c__lora_B": a["c.lora_B"], "base_model__model__c__lora_scale": a["c.lora_scale"]})
+put("table", b__lora_embedding_A=np.ones((2, 5), "f4"))
+put("half"); raw = open("half.safetensors", "rb").read(); open("half.safetensors", "wb").write(raw.replace(b"\"F32\", \"shape\": [2, 16]", b"\"F16\", \"shape\": [2, 32]"))'
+# shellcheck disable=SC2086
+while IFS='|' read -r file message; do
+  expect 2 "$message" "$apc" plan net.apc $train --lora $file.safetensors
+done <<'L'
+only_b|tensor 'b.lora_B' has no 'b.lora_A' beside it
+only_a|tensor 'c.lora_A' has no 'c.lora_B' beside it
+magnitude|tensor 'c.lora_magnitude_vector' is no lora_A, lora_B or lora_scale
+table|tensor 'b.lora_embedding_A' is no lora_A
+infinite|tensor 'c.lora_A' has a scale that is not finite in f32
+vector|tensor 'c.lora_scale' must be one number
+high|tensor 'c.lora_A' must have a rank of 1 to 4096
+twice|is a second adapter of a weight
+half|tensor 'c.lora_A' is f16; adapters must be f32
+L
+# shellcheck disable=SC2086
+{
+expect 2 "the rank must be a whole number, 1 to 4096" "$apc" plan net.apc $train --lora 'c:rank=4097'
+expect 2 "the scale, alpha / rank, must be finite in f32" "$apc" plan net.apc $train --lora 'c:rank=1,alpha=1e39'
+}
+summary 76

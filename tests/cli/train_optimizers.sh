@@ -53,7 +53,7 @@ while read -r optimizer; do
   check "$optimizer, ${plans[(cut + 1) % 5]}" near got.txt want.txt 1e-5
 done <<'L'
 muon(lr=0.02,ema=0.9)
-muon(lr=0.02,adjust=match_rms_adamw,nesterov=no,adamw=c|x*,weight_decay=0,noise=yes)
+muon(lr=0.02,adjust=match_rms_adamw,nesterov=no,adamw=c|ab*,weight_decay=0,noise=yes)
 adafactor(lr=0.05,weight_decay=0.1,clip=0.5)
 adafactor(lr=0.05,moments=bf16,ema=0.99)
 adamw(lr=3e-3,moments=bf16,no_decay=*b|c)
@@ -178,4 +178,10 @@ refuse "muon(lr=0)" "lr must be above 0"
 refuse "sgd(noise=yes)" "needs the mean gradient of adamw, lion or muon"
 refuse "adamw(moments=f16)" "moments must be one of: f32 bf16 bf16_random"
 refuse "adamw(d=2)" "this optimizer has no setting 'd'"
-summary 96
+
+# Globs that fit nothing, or are too long to be matched.
+refuse "adamw(no_decay=*b|x*)" "--optimizer: no_decay x*: the model has no such weight"
+refuse "adamw(decay=d)" "--optimizer: decay d: the model has no such weight"
+refuse "muon(adamw=c|head)" "--optimizer: adamw head: the model has no such weight"
+refuse "adamw(no_decay=$(printf '%0512d' 0))" "--optimizer: a glob of no_decay has more than 511 characters"
+summary 100
