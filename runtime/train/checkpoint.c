@@ -48,6 +48,10 @@ ApcStatus checkpoint_can_save(ApcModel *m, const char *file) {
 }
 
 ApcStatus checkpoint_can_write(ApcModel *m, const char *dir) {
+  if (text_ends_with(dir, ".safetensors"))
+    return host_error(
+        m, RT_USAGE,
+        "%s: checkpoints are written to a folder (--checkpoint DIR); only --resume takes a file .safetensors", dir);
   if (mkdir(dir, 0777) != 0 && errno != EEXIST)
     return host_error(m, RT_BAD_INPUT, "the folder %s of the checkpoint cannot be made: %s", dir, strerror(errno));
   Arena *a = arena_new();
