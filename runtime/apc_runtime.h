@@ -285,8 +285,8 @@ ApcStatus apc_read_entry(ApcModel *model, const char *entry, const char *path);
  * the optimizer, the number of steps, checksums.  It is the file of the program's options --checkpoint and --resume, so
  * either may continue what the other began; only the identity of data files is missing.  apc_write_checkpoint makes the
  * folder if needed, and replaces the file at once.  apc_read_checkpoint sets *steps, the number of the next step
- * counted from 0, which the input `step` takes.  APC_USAGE without --train; APC_BAD_INPUT for a damaged file or one of
- * another model: then nothing has changed. */
+ * counted from 0, which the input `step` takes.  APC_USAGE without --train, and to write if `dir` ends in .safetensors;
+ * APC_BAD_INPUT for a damaged file or one of another model: then nothing has changed. */
 ApcStatus apc_write_checkpoint(ApcModel *model, const char *dir, int64_t steps);
 ApcStatus apc_read_checkpoint(ApcModel *model, const char *dir, int64_t *steps);
 

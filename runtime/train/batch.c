@@ -119,12 +119,15 @@ static void begin_batch(Dataset *d) {
   readers_begin(d->readers);
 }
 
-static void go_to_step(Dataset *d, int64_t step) { d->order = d->begin, draw_skip(&d->order, step), d->next = step; }
+static bool go_to_step(Dataset *d, int64_t step) {
+  d->order = d->begin, d->next = step;
+  return draw_skip(&d->order, step);
+}
 
 ApcStatus dataset_bind(ApcModel *m, Dataset *d, int64_t step) {
   if (d->ahead != step) {
     readers_wait(d->readers);
-    if (d->next != step) go_to_step(d, step);
+    if (d->next != step) (void)go_to_step(d, step);
     begin_batch(d);
   }
   readers_wait(d->readers);
@@ -155,12 +158,18 @@ bool dataset_go_to(Dataset *d, int64_t made, const char *text, char *other, size
   return true;
 }
 
+bool dataset_skip(Dataset *d, int64_t made) {
+  readers_wait(d->readers);
+  d->ahead = d->bound = -1;
+  return go_to_step(d, made);
+}
+
 void dataset_back(Dataset *d, int64_t made) {
   readers_wait(d->readers);
   const Batch *b = d->bound < 0 ? NULL : &d->batches[d->bound];
   if (b && b->step == made) d->order = b->before, d->next = made;
   else if (b && b->step + 1 == made) d->order = b->after, d->next = made;
-  else if (d->next != made) go_to_step(d, made);
+  else if (d->next != made) (void)go_to_step(d, made);
   d->ahead = d->bound = -1;
 }
 

@@ -48,6 +48,10 @@ ApcStatus checkpoint_can_save(ApcModel *m, const char *file) {
 }
 
 ApcStatus checkpoint_can_write(ApcModel *m, const char *dir) {
+  if (text_ends_with(dir, ".safetensors"))
+    return host_error(
+        m, RT_USAGE,
+        "%s: checkpoints are written to a folder (--checkpoint DIR); only --resume takes a file .safetensors", dir);
   if (mkdir(dir, 0777) != 0 && errno != EEXIST)
     return host_error(m, RT_BAD_INPUT, "the folder %s of the checkpoint cannot be made: %s", dir, strerror(errno));
   Arena *a = arena_new();
@@ -144,14 +148,23 @@ static bool same_content(const char *x, const char *y) {
 static void continue_data(Arena *a, const Safetensors *s, int64_t steps, Dataset *data, const TrainWatch *w) {
   char *other = arena_alloc(a, ORDER_TEXT);
   const char *place = safetensors_meta(s, "place");
-  if (!data || !place) return;
-  if (!dataset_go_to(data, steps, place, other, ORDER_TEXT))
+  if (!data) return;
+  if (place && dataset_go_to(data, steps, place, other, ORDER_TEXT)) {
+    if (*other)
+      trainer_say(w, true, "the data go on from their places in the checkpoint, but its run had %s", other + 2);
+    return;
+  }
+  const bool found = dataset_skip(data, steps);
+  if (!found)
+    trainer_say(w, true,
+                "%s: it has no valid place in the data, and a mixture is not followed through %" PRId64
+                " steps; every source begins anew",
+                s->path, steps);
+  else if (place)
     trainer_say(w, true,
                 "%s: the place in the data, '%.100s', is unknown; step %" PRId64
                 " takes the rows that it has in a new run",
                 s->path, place, steps + 1);
-  else if (*other)
-    trainer_say(w, true, "the data go on from their places in the checkpoint, but its run had %s", other + 2);
 }
 
 /* Warns about other data: the run continues, but not as an uninterrupted one would have. */
@@ -168,13 +181,17 @@ static ApcStatus check_data(ApcModel *m, Arena *a, const Safetensors *s, Dataset
   return code;
 }
 
-static ApcStatus read_steps(ApcModel *m, const Safetensors *s, int64_t *steps) {
+static ApcStatus read_steps(ApcModel *m, const Safetensors *s, const Dataset *data, int64_t *steps) {
+  const int64_t batch = data && dataset_batch(data) > 0 ? dataset_batch(data) : 1;
   const char *made = safetensors_meta(s, "steps");
   char *end = NULL;
   errno = 0;
   *steps = made ? strtoll(made, &end, 10) : -1;
-  if (*steps >= 0 && !*end && !errno) return APC_OK;
-  return host_error(m, RT_BAD_INPUT, "%s is not a checkpoint: it has no number of steps", s->path);
+  if (*steps < 0 || *end || errno)
+    return host_error(m, RT_BAD_INPUT, "%s is not a checkpoint: it has no number of steps", s->path);
+  if (*steps <= ORDER_MOST / batch) return APC_OK;
+  return host_error(m, RT_BAD_INPUT, "%s: its number of steps, %s, is too large for steps of %" PRId64 " rows", s->path,
+                    made, batch);
 }
 
 ApcStatus checkpoint_read(ApcModel *m, const char *dir, int64_t *steps, Dataset *data, const TrainWatch *watch) {
@@ -182,7 +199,7 @@ ApcStatus checkpoint_read(ApcModel *m, const char *dir, int64_t *steps, Dataset 
   Diags *diags = diags_new(a);
   const char *file = path_in(a, dir);
   Safetensors *s = safetensors_open_header(diags, file, 0, NULL);
-  ApcStatus code = s ? read_steps(m, s, steps) : host_error(m, RT_BAD_INPUT, "%s: %s", file, first_of(diags));
+  ApcStatus code = s ? read_steps(m, s, data, steps) : host_error(m, RT_BAD_INPUT, "%s: %s", file, first_of(diags));
   if (!code) code = check_sums(m, s, watch);
   if (!code) code = check_data(m, a, s, data, watch);
   if (!code) continue_data(a, s, *steps, data, watch);

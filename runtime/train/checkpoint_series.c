@@ -125,15 +125,23 @@ ApcStatus series_can_write(ApcModel *m, const Training *t) {
 
 /* ---- the best */
 
-/* Reads the loss of the best checkpoint of the run that is resumed; NaN if there is none. */
+/* Reads the loss of the best checkpoint of the run that is resumed; NaN if there is none, or after a warning. */
 static double loss_before(const Series *s) {
   char path[PATH];
   double loss = NAN;
   Arena *a = arena_new();
   path_of(path, s, best);
-  Safetensors *file = access(path, F_OK) == 0 ? safetensors_open_header(diags_new(a), path, 0, NULL) : NULL;
-  const char *text = file ? safetensors_meta(file, "eval_loss") : NULL;
-  if (text) loss = strtod(text, NULL);
+  const bool found = access(path, F_OK) == 0;
+  Diags *diags = diags_new(a);
+  Safetensors *file = found ? safetensors_open_header(diags, path, 0, NULL) : NULL;
+  const char *text = file ? safetensors_meta(file, "eval_loss") : NULL, *why = "it has no evaluation loss";
+  char *end = NULL;
+  if (text) loss = strtod(text, &end);
+  if (text && (end == text || *end)) loss = NAN;
+  if (found && !file) why = diags->n ? diags->items[0].message : "it cannot be read";
+  if (found && isnan(loss))
+    trainer_say(&s->t->watch, true, "%s does not count as the best checkpoint: %s; the next evaluation replaces it",
+                path, why);
   if (file) safetensors_close(file);
   arena_free(a);
   return loss;

@@ -167,6 +167,17 @@ static ApcStatus weigh(ApcModel *m, Dataset *d) {
 
 static bool is_window(const ApcTensorInfo *x) { return x->rank == 2 && (x->type == APC_I64 || x->type == APC_I32); }
 
+/* Every source must have tokens for the input of windows: `what` follows from them in every row. */
+static ApcStatus need_tokens(ApcModel *m, const Dataset *d, const char *what) {
+  for (int i = 0; i < d->begin.n; i++) {
+    const Source *s = &d->sources[i * d->files->n + d->windows];
+    if (!s->tokens)
+      return host_error(m, RT_USAGE, "%s %s: %s is no token file, so %s of its rows are not known", d->files->option,
+                        d->inputs[d->windows].name, s->file, what);
+  }
+  return APC_OK;
+}
+
 /* Uses the next tokens as `labels`, if the step has labels of the same shape that nothing else provides. */
 static ApcStatus add_next(ApcModel *m, Dataset *d) {
   ApcTensorInfo info;
@@ -179,8 +190,9 @@ static ApcStatus add_next(ApcModel *m, Dataset *d) {
   if (info.dims[0] != of->dims[0] || info.dims[1] != of->dims[1])
     return host_error(m, RT_USAGE, "%s %s: 'labels' has another shape, so it needs data of its own", d->files->option,
                       of->name);
-  add_input(d, &info, FROM_NEXT, of->dims);
-  return APC_OK;
+  ApcStatus code = need_tokens(m, d, "the labels");
+  if (!code) add_input(d, &info, FROM_NEXT, of->dims);
+  return code;
 }
 
 static ApcStatus add_document(ApcModel *m, Dataset *d, const char *text) {
@@ -205,20 +217,33 @@ static ApcStatus add_document(ApcModel *m, Dataset *d, const char *text) {
   return APC_OK;
 }
 
+/* The token that ends documents must be one that the input of windows takes. */
+static ApcStatus check_end(ApcModel *m, const Dataset *d) {
+  ApcTensorInfo info;
+  const int64_t end = d->files->document_end;
+  const char *name = d->inputs[d->windows].name;
+  ApcStatus code = find_input(m, d->files->option, name, &info);
+  const int64_t below = code || info.index_below <= 0 ? INT64_C(1) << 31 : info.index_below;
+  if (code || end < below) return code;
+  return host_error(m, RT_USAGE, "--document-end %" PRId64 ": every token of input '%s' is below %" PRId64, end, name,
+                    below);
+}
+
 /* Documents must be known: by the token that ends them, or by an index of all files. */
 static ApcStatus add_documents(ApcModel *m, Dataset *d) {
   const DataFiles *f = d->files;
   if (!f->n_documents) return APC_OK;
   if (!d->length) return host_error(m, RT_USAGE, "--documents: %s gives no token files", f->option);
-  for (int i = 0; i < d->begin.n && f->document_end < 0; i++) {
+  ApcStatus code = need_tokens(m, d, "the documents (--documents)");
+  if (!code) code = check_end(m, d);
+  for (int i = 0; i < d->begin.n && f->document_end < 0 && !code; i++) {
     const Source *s = &d->sources[i * f->n + d->windows];
-    if (!s->tokens || !tokens_indexed(s->tokens))
+    if (!tokens_indexed(s->tokens))
       return host_error(m, RT_USAGE,
                         "--documents: where documents begin in %s is not known: it has no index (.idx); give the "
                         "token that ends them with --document-end",
                         s->file);
   }
-  ApcStatus code = APC_OK;
   for (int i = 0; i < f->n_documents && !code; i++) code = add_document(m, d, f->documents[i]);
   return code;
 }

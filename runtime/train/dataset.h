@@ -53,6 +53,9 @@ bool dataset_pads(const Dataset *d);
  * step `made`; see draw_read. */
 void dataset_place(const Dataset *d, char *text, size_t size);
 bool dataset_go_to(Dataset *d, int64_t made, const char *text, char *other, size_t size);
+/* Continues with step `made` as a run from the beginning would.  False: the rows of a mixture before it are too many to
+ * walk through (draw_skip), and all sources begin anew. */
+bool dataset_skip(Dataset *d, int64_t made);
 /* Goes back to the place after `made` steps: that before or after the step that was bound last, or the one that
  * dataset_go_to has set, or in a new run any. */
 void dataset_back(Dataset *d, int64_t made);

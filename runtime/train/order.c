@@ -62,13 +62,18 @@ static int next_source(const Order *o) {
   return best;
 }
 
+static void pass_row(OrderSource *s) {
+  if (s->at >= s->rows) s->epoch++, s->at = 0;
+  s->at++, s->taken++;
+}
+
 static RowPlace next_row(Order *o) {
   const int i = o->n > 1 ? next_source(o) : 0;
   OrderSource *s = &o->sources[i];
-  if (s->at >= s->rows) s->epoch++, s->at = 0;
+  pass_row(s);
+  const int64_t at = s->at - 1;
   const uint64_t seed = o->seed + (uint64_t)i * UINT64_C(0x9E3779B97F4A7C15);
-  const int64_t row = o->shuffled ? shuffled(seed, (uint64_t)s->epoch, (uint64_t)s->at, (uint64_t)s->rows) : s->at;
-  s->at++, s->taken++;
+  const int64_t row = o->shuffled ? shuffled(seed, (uint64_t)s->epoch, (uint64_t)at, (uint64_t)s->rows) : at;
   return (RowPlace){i, row};
 }
 
@@ -85,8 +90,7 @@ int64_t draw_steps(const Order *o) {
   return o->last == LAST_DROP ? rows / o->batch : (rows + o->batch - 1) / o->batch;
 }
 
-/* One source alone is not walked through. */
-void draw_skip(Order *o, int64_t steps) {
+bool draw_skip(Order *o, int64_t steps) {
   OrderSource *s = &o->sources[0];
   o->given += steps * o->batch;
   if (o->n == 1 && o->last == LAST_WRAP) {
@@ -96,8 +100,10 @@ void draw_skip(Order *o, int64_t steps) {
     s->epoch = steps / draw_steps(o), s->at = steps % draw_steps(o) * o->batch, s->taken = steps * o->batch;
     if (s->epoch && !s->at) s->epoch--, s->at = s->rows; /* as draw_next leaves it */
   } else {
-    for (int64_t i = steps * o->batch; i-- > 0;) (void)next_row(o);
+    if (steps > ORDER_WALK / o->n / o->batch) return false;
+    for (int64_t i = steps * o->batch; i-- > 0;) pass_row(&o->sources[next_source(o)]);
   }
+  return true;
 }
 
 /* ---- as a text */
@@ -115,6 +121,8 @@ void draw_write(const Order *o, char *text, size_t size) {
   }
 }
 
+static bool is_count(int64_t n) { return n >= 0 && n <= ORDER_MOST; }
+
 /* Reads the sources after the head; false if these are no sources. */
 static bool read_sources(Order *o, const char *text) {
   o->n = 0;
@@ -124,7 +132,7 @@ static bool read_sources(Order *o, const char *text) {
         sscanf(c, ", rows %" SCNd64 " weight %" SCNu64 " epoch %" SCNd64 " at %" SCNd64 " taken %" SCNd64, &s->rows,
                &s->weight, &s->epoch, &s->at, &s->taken) != 5)
       return false;
-    if (s->rows < 1 || s->epoch < 0 || s->at < 0 || s->at > s->rows || s->taken < 0) return false;
+    if (s->rows < 1 || !is_count(s->epoch) || s->at < 0 || s->at > s->rows || !is_count(s->taken)) return false;
     o->n++;
   }
   return o->n > 0;
@@ -135,7 +143,7 @@ static bool read_order(const char *text, Order *o) {
   *o = (Order){.n = 0};
   if (sscanf(text, "given %" SCNd64 " batch %" SCNd64 " shuffle %23s last %7[a-z]", &o->given, &o->batch, shuffle,
              last) != 4 ||
-      o->given < 0 || o->batch < 1)
+      !is_count(o->given) || o->batch < 1)
     return false;
   o->shuffled = strcmp(shuffle, "none") != 0;
   if (o->shuffled && sscanf(shuffle, "%" SCNu64, &o->seed) != 1) return false;

@@ -21,6 +21,8 @@ typedef enum LastBatch { LAST_WRAP, LAST_DROP, LAST_PAD } LastBatch;
   { "wrap", "drop", "pad" }
 
 enum { ORDER_SOURCES = 64 };
+/* No count of rows or epochs is above it, so that the sum of those of all sources is a number. */
+#define ORDER_MOST (INT64_C(1) << 56)
 
 typedef struct OrderSource {
   int64_t rows;
@@ -49,8 +51,11 @@ typedef struct RowPlace {
 void draw_weigh(Order *o, const double *weights);
 /* Gives the rows of the next step, o->batch of them, and advances. */
 void draw_next(Order *o, RowPlace *out);
-/* Advances by that many steps, from the beginning. */
-void draw_skip(Order *o, int64_t steps);
+/* Advances by that many steps, from the beginning; their rows are at most ORDER_MOST.  A mixture is walked through if
+ * rows times sources are at most ORDER_WALK, which takes seconds.  False: they are more, and only `given` has advanced.
+ */
+bool draw_skip(Order *o, int64_t steps);
+#define ORDER_WALK (INT64_C(1) << 30)
 
 /* Returns the steps of an epoch of the only source. */
 int64_t draw_steps(const Order *o);

@@ -56,6 +56,18 @@ cp best/best.safetensors before.safetensors
 "$apc" compile $mlp -q --train mse --optimizer 'adamw(lr=9)' --batch 8 --target cpu -o wild
 expect 0 "" ./wild --steps 27 $data $eval --evals 1 --resume best --checkpoint best --keep best
 check "a worse one is not the best" cmp before.safetensors best/best.safetensors
+# One that cannot be read, or has no loss, does not count; that is said.
+mkdir torn
+cp six/checkpoint.safetensors torn
+head -c 100 before.safetensors >torn/best.safetensors
+expect 0 "torn/best.safetensors does not count as the best checkpoint: " \
+  ./two --steps 7 $data $eval --evals 1 --resume torn --checkpoint torn --keep best
+check "the next one replaces it" [ "$(steps_of torn/best.safetensors)" = 7 ]
+cp six/checkpoint.safetensors torn/best.safetensors
+expect 0 "as the best checkpoint: it has no evaluation loss" \
+  ./two --steps 8 $data $eval --evals 1 --resume torn --checkpoint torn --keep best
+./two --steps 9 $data $eval --evals 1 --resume torn --checkpoint torn --keep best >out 2>&1
+check "a good one counts" [ "$(grep -c 'does not count' out)" -eq 0 ]
 expect 0 "" ./wild --steps 2 $data $eval --evals 1 --checkpoint best --keep best
 check "a new run has its own best" [ "$(steps_of best/best.safetensors)" -le 2 ]
 
@@ -171,5 +183,12 @@ for every in 0 0s 10x m -3m 1e300h; do
   expect 2 "--every $every: expected a positive number of steps, or a time" ./two --steps 1 $data --checkpoint at --every $every
 done
 check "nothing was made" test ! -e at
+# A name of a file is no folder for checkpoints: the file stays as it is.
+cp made.safetensors mine.safetensors
+for name in mine at; do
+  expect 2 "$name.safetensors: checkpoints are written to a folder" ./two --steps 1 $data --checkpoint $name.safetensors
+done
+check "the file stays" cmp made.safetensors mine.safetensors
+check "no such folder" test ! -e at.safetensors
 }
-summary 80
+summary 88

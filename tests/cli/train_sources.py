@@ -187,9 +187,59 @@ def test_mixtures(tokens):
     wrong("must be above 0", "tokens=-1@mix_a", "tokens=1@mix_b")
     wrong("expected NAME=@FILE.npy or", "tokens=half@mix_a")
     wrong("'labels' has 1", "tokens=1@both_a_x.npy", "tokens=1@both_b_x.npy", "labels=1@both_a_y.npy")
+    # Labels that follow from tokens need tokens in every source; labels with files of their own do not.
+    unknown = "is no token file, so the labels of its rows are not known"
+    wrong("--data tokens: both_b_x.npy " + unknown, "tokens=1@mix_a", "tokens=1@both_b_x.npy")
+    wrong("--data tokens: both_b_x.npy " + unknown, "tokens=1@both_b_x.npy", "tokens=1@mix_a")
+    run("./words", "--steps", "1", *mixed, "--eval", "tokens=1@mix_a", "--eval", "tokens=1@both_b_x.npy", code=2,
+        says="--eval tokens: both_b_x.npy " + unknown)
+    beside = ["--data", "tokens=8@mix_a", "--data", "labels=8@both_a_y.npy"]
+    same("labels of their own", losses("./words", "--steps", "20", "--shuffle", "none", *beside, *both[4:]), want)
     wrong("different weights", "tokens=1@both_a_x.npy", "labels=2@both_a_y.npy")
     run("./words", "--epochs", "1", *mixed, code=2, says="a mixture has no epochs")
     run("./words", "--steps", "1", "--last-batch", "drop", *mixed, code=2, says="a mixture has no end, so no last batch")
+
+
+def other_checkpoint(folder, new, facts):
+    """Writes a folder with the checkpoint of another one, without checksums and with these facts."""
+    raw = open(folder + "/checkpoint.safetensors", "rb").read()
+    n = 8 + struct.unpack("<Q", raw[:8])[0]
+    head = json.dumps({**json.loads(raw[8:n]), "__metadata__": facts}).encode()
+    head += b" " * (-len(head) % 8)
+    os.mkdir(new)
+    open(new + "/checkpoint.safetensors", "wb").write(struct.pack("<Q", len(head)) + head + raw[n:])
+
+
+def test_places():
+    """Numbers of a checkpoint that no run has: they are refused, or said, and cost no time."""
+    mixed = ["--data", "tokens=8@mix_a", "--data", "tokens=5@mix_b", "--data", "tokens=3e0@mix_c"]
+    one = ["--data", "tokens=@mix_a"]
+    for i, steps in enumerate((2 ** 61 + 7, 2 ** 63 - 1, 2 ** 54 + 1)):
+        other_checkpoint("mid", f"far{i}", {"steps": str(steps)})
+        for data in one, mixed:
+            run("./words", "--steps", "12", *data, "--resume", f"far{i}", code=1,
+                says=f"its number of steps, {steps}, is too large for steps of 4 rows")
+    other_checkpoint("mid", "long", {"steps": str(10 ** 12)})
+    anew = "a mixture is not followed through 1000000000000 steps; every source begins anew"
+    more = ["--steps", str(10 ** 12 + 2), "--json", "--resume"]
+    got = run("./words", *more, "long", *mixed, says=anew).stdout
+    # The first rows again: the place is that of a run from the beginning with the same states.
+    other_checkpoint("mid", "first", {"steps": "0"})
+    begun = losses("./words", "--steps", "1", *mixed, "--resume", "first")
+    near("every source begins anew", [json.loads(got.splitlines()[0])["loss"]], begun)
+    assert anew not in run("./words", *more, "long", *one).stderr
+    # A mixture without a place is followed through a few steps.
+    other_checkpoint("mid", "few", {"steps": "11"})
+    same("followed", losses("./words", "--steps", "30", *mixed, "--resume", "few"),
+         losses("./words", "--steps", "30", *mixed, "--resume", "mid"))
+    place, most = metadata("mid")["place"], str(2 ** 63 - 1)
+    for i, (key, name) in enumerate((("given 44", "given"), ("epoch 1", "epoch"), ("taken 22", "taken"))):
+        assert key in place, (key, place)
+        value = f"{name} {most}"
+        other_checkpoint("mid", f"place{i}", {"steps": "11", "place": place.replace(key, value, 1)})
+        run("./words", "--steps", "12", *mixed, "--resume", f"place{i}", says="is unknown; step 12 takes the rows")
+    other_checkpoint("mid", "both", {"steps": str(10 ** 12), "place": "x" * 3000})
+    run("./words", *more, "both", *mixed, says=anew)
 
 
 def test_epochs():
@@ -355,6 +405,14 @@ def test_documents(tokens):
         run(program, "--steps", "1", "--data", data, *options, code=2, says=says)
     wrong("--document-end needs --documents NAME=KIND", *end, program="./words")
     wrong("is not known: it has no index (.idx)", *made, data="tokens=@ends.bin")
+    for program, names, below in ("./words", ["--documents", "labels=next"], 24), ("./documents", made, 2 ** 31):
+        for token in str(below), str(2 ** 40):
+            wrong(f"--document-end {token}: every token of input 'tokens' is below {below}", *names, "--document-end",
+                  token, program=program)
+        run(program, "--steps", "1", "--data", "tokens=@doc", *names, "--document-end", str(below - 1))
+    np.save("d_rows.npy", windows(tokens)[0][None, :-1])
+    run("./documents", "--steps", "1", "--data", "tokens=1@doc", "--data", "tokens=1@d_rows.npy", *made, *end, code=2,
+        says="--data tokens: d_rows.npy is no token file, so the documents (--documents) of its rows are not known")
     wrong("with one of the kinds positions, segments, causal_mask, document_mask, next", "--documents", "positions=place")
     wrong("no input of that name", "--documents", "mask=causal_mask", program="./words")
     wrong("needs an input of integers", "--documents", "causal=positions")
@@ -386,6 +444,7 @@ def main(apc):
     test_indexed(tokens)
     test_malformed(tokens)
     test_mixtures(tokens)
+    test_places()
     test_epochs()
     test_perplexity(tokens)
     test_readers(tokens)
