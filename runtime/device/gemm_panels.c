@@ -138,8 +138,8 @@ static void run_block(const Block *b) {
   }
 }
 
-/* Returns where part `i` of the summed index begins: at an even place, as panels of bf16 have pairs of rows.  No part is
- * longer than the limit of a block: rounded up, border i is at most i times that limit. */
+/* Returns where part `i` of the summed index begins: at an even place, as panels of bf16 have pairs of rows.  No part
+ * is longer than the limit of a block: rounded up, border i is at most i times that limit. */
 static int64_t border(int64_t k, int64_t i, int64_t parts) { return i == parts ? k : up(i * k / parts, 2); }
 
 /* Tasks side by side come first: threads in different parts work at the same columns of B, which they share. */

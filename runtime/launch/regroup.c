@@ -112,28 +112,67 @@ static Names list_names(const char *folder, int round, const char *begin, const 
   return names;
 }
 
-/* Removes a folder and all that is in it, which are files and folders of files. */
-static void remove_all(const char *path, int depth) {
-  char inner[PATH];
-  DIR *d = opendir(path);
-  for (struct dirent *e; d && (e = readdir(d));) {
-    if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0) continue;
-    if (snprintf(inner, sizeof inner, "%s/%s", path, e->d_name) >= (int)sizeof inner) continue;
-    if (unlink(inner) != 0 && depth > 0) remove_all(inner, depth - 1);
+/* Opens a folder of meetings: elastic, or one of a round in it.  A link is not followed. */
+static int open_folder(int at, const char *path) {
+  return openat(at, path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+}
+
+static bool begins(const char *name, const char *with) { return strncmp(name, with, strlen(with)) == 0; }
+
+static bool is_number(const char *name) { return *name && strspn(name, "0123456789") == strlen(name); }
+
+/* The beginnings of files in elastic, and in the folders of rounds; `numbered`: a number follows. */
+typedef struct Own {
+  const char *begin;
+  bool numbered, round;
+} Own;
+static const Own own_files[] = {{"alive.", true, false},  {"checkpoint.", true, false}, {"wait.", false, false},
+                                {"member.", false, true}, {"left.", false, true},       {"lead.", false, true},
+                                {"leader", false, true},  {"plan", false, true},        {"meeting", false, true}};
+
+/* True if meetings make files of that name there. */
+static bool is_own(const char *name, bool round) {
+  for (size_t i = 0; i < sizeof own_files / sizeof *own_files; i++) {
+    const Own *o = &own_files[i];
+    if (o->round != round || !begins(name, o->begin)) continue;
+    const char *rest = name + strlen(o->begin);
+    if (!o->numbered || (*rest >= '0' && *rest <= '9')) return true;
   }
-  if (d) closedir(d);
-  rmdir(path);
+  return false;
+}
+
+/* Removes a folder of meetings and the files that meetings make there.  Files of others stay, and so does their folder.
+ */
+static void remove_own(int at, const char *path, bool round) {
+  int fd = open_folder(at, path);
+  DIR *d = fd >= 0 ? fdopendir(fd) : NULL;
+  if (fd >= 0 && !d) close(fd);
+  for (struct dirent *e; d && (e = readdir(d));) {
+    if (is_own(e->d_name, round)) unlinkat(fd, e->d_name, 0);
+    else if (!round && is_number(e->d_name)) remove_own(fd, e->d_name, true);
+  }
+  if (!d) return;
+  unlinkat(at, path, AT_REMOVEDIR);
+  closedir(d);
+}
+
+/* Makes one folder, or finds it there: what a link points to belongs to others. */
+static RtStatus make_folder(const char *path, RtError *error) {
+  int fd = mkdir(path, 0700) != 0 && errno != EEXIST ? -1 : open_folder(AT_FDCWD, path);
+  struct stat st;
+  if (fd >= 0) return close(fd), RT_OK;
+  if (lstat(path, &st) == 0 && S_ISLNK(st.st_mode))
+    return rt_error(error, RT_BAD_INPUT, "%s, where ranks meet again, is a symbolic link; it must be a folder", path);
+  return rt_error_errno(error, RT_BAD_INPUT, "the folder %s, where ranks meet again", path);
 }
 
 static RtStatus make_folders(const char *folder, int round, RtError *error) {
   char path[PATH];
   snprintf(path, sizeof path, "%s/elastic", folder);
-  if (mkdir(path, 0700) != 0 && errno != EEXIST)
-    return rt_error_errno(error, RT_BAD_INPUT, "the folder %s, where ranks meet again", path);
-  path_of(folder, round, "", path);
-  if (round >= 0 && mkdir(path, 0700) != 0 && errno != EEXIST)
-    return rt_error_errno(error, RT_BAD_INPUT, "the folder %s, where ranks meet again", path);
-  return RT_OK;
+  RtStatus status = make_folder(path, error);
+  if (status || round < 0) return status;
+  snprintf(path, sizeof path, "%s/elastic/%d", folder, round);
+  return make_folder(path, error);
 }
 
 /* ---- the present round */
@@ -161,7 +200,7 @@ RtStatus regroup_alive(const char *folder, RtError *error) {
   char path[PATH], name[32];
   int round = regroup_round();
   snprintf(path, sizeof path, "%s/elastic", folder);
-  if (round == 0) remove_all(path, 1);
+  if (round == 0) remove_own(AT_FDCWD, path, false);
   RtStatus status = make_folders(folder, -1, error);
   if (status) return status;
   snprintf(name, sizeof name, "alive.%d", round);
@@ -172,8 +211,8 @@ RtStatus regroup_alive(const char *folder, RtError *error) {
   snprintf(name, sizeof name, "alive.%d", round - 1);
   path_of(folder, -1, name, path);
   unlink(path);
-  path_of(folder, round - 1, "", path);
-  remove_all(path, 0);
+  snprintf(path, sizeof path, "%s/elastic/%d", folder, round - 1);
+  remove_own(AT_FDCWD, path, true);
   return RT_OK;
 }
 
@@ -182,7 +221,7 @@ void regroup_end(const char *folder) {
   if (regroup_round() > 0 && snprintf(path, sizeof path, "%s/checkpoint.safetensors.part", folder) < PATH)
     unlink(path); /* of a round whose rank 0 was lost while it wrote */
   snprintf(path, sizeof path, "%s/elastic", folder);
-  remove_all(path, 1);
+  remove_own(AT_FDCWD, path, false);
 }
 
 /* Rank 0 of a round may just be starting: a file that no process holds yet is looked at for a while. */
@@ -249,18 +288,31 @@ static RtStatus write_plan(const Comer *c, const Names *names, RtError *error) {
   int world = regroup_world(c->r->worlds, c->r->n_worlds, names->n);
   path_of(c->r->folder, c->round, "plan", path);
   path_of(c->r->folder, c->round, "plan.part", part);
-  FILE *f = fopen(part, "we");
+  unlink(part);
+  int fd = open(part, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+  FILE *f = fd >= 0 ? fdopen(fd, "w") : NULL;
   for (int i = 0; f && i < world; i++) fprintf(f, "%s\n", names->items[i]);
   if (f) fprintf(f, "end %d\n", names->n);
   if (!f || fclose(f) != 0 || rename(part, path) != 0) return rt_error_errno(error, RT_BAD_INPUT, "%s", path);
   return RT_OK;
 }
 
+/* Opens a plan, which is a file of at most MOST names; NULL for anything else. */
+static FILE *open_plan(const char *path) {
+  struct stat st;
+  int fd = open(path, O_RDONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC);
+  if (fd < 0) return NULL;
+  bool plain = fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_size <= (MOST + 1) * NAME_BYTES;
+  FILE *f = plain ? fdopen(fd, "r") : NULL;
+  if (!f) close(fd);
+  return f;
+}
+
 /* Reads the plan.  *rank: -1 if this process is not in it.  False if there is none yet. */
 static bool read_plan(const char *folder, int round, const char *name, int *rank, int *world, int *came) {
   char path[PATH], line[NAME_BYTES + 2];
   path_of(folder, round, "plan", path);
-  FILE *f = fopen(path, "re");
+  FILE *f = open_plan(path);
   *rank = -1, *world = 0, *came = 0;
   if (!f) return false;
   while (fgets(line, sizeof line, f)) {
@@ -279,9 +331,9 @@ static void set_number(const char *variable, int n) {
   setenv(variable, text, 1);
 }
 
-/* The command line without the rank that the launcher gave. */
+/* The command line without the rank and the numbers of ranks of the first round. */
 static char **arguments(char *const *argv) {
-  static const char *const dropped[] = {"--rank", "--world", "--rendezvous"};
+  static const char *const dropped[] = {"--rank", "--ranks", "--world", "--rendezvous"};
   size_t n = 0, k = 0;
   while (argv[n]) n++;
   char **out = calloc(n + 1, sizeof *out);

@@ -35,7 +35,7 @@ int regroup_round(void);
 /* Rank 0 of a round, after it has met the others: marks the round as alive until this process ends; round 0 removes
  * what earlier runs have left. */
 RtStatus regroup_alive(const char *folder, RtError *error);
-/* Rank 0, at the end of a run: removes all files of meetings. */
+/* Rank 0, at the end of a run whose ranks meet again: removes all files of meetings, and no others. */
 void regroup_end(const char *folder);
 
 /* True if a round of another process is alive there, so that this process, which the launcher started (again), has to

@@ -473,7 +473,9 @@ static int use(ApcModel *m, const Line *line) {
   bool wanted = runs_something(line) || (apc_inputs(m) == 0 && !line_last(line, OPT_describe));
   if (line_text(line, OPT_metrics) && wanted) {
     ApcStatus status = apc_metrics(m, line_text(line, OPT_metrics));
-    if (status) return stub_fail_model(m, status);
+    if (status && regroup_round() > 0) /* a rank 0 of an earlier round that is only stopped holds the port */
+      fprintf(stderr, "warning: elastic: %s; the run goes on without\n", apc_error(m));
+    else if (status) return stub_fail_model(m, status);
   }
   if (line_trains(line)) {
     code = train(m, line);
@@ -595,9 +597,8 @@ static int launch(const Line *line) {
   if (o.elastic) mkdir(o.elastic, 0777); /* where ranks meet again; what fails here is said when it is written to */
   ApcStatus status = apc_launch(&o, &ranks);
   bool ended = ranks && ranks->ended;
-  if (ended) fprintf(stderr, "note: elastic: the run has ended\n");
   if (ended) apc_launch_close(ranks, 0);
-  if (ended) return 0;
+  if (ended) return stub_ended_meanwhile(line, o.elastic);
   if (ranks && ranks->elastic) stub_term_leaves(), elastic_ranks = ranks;
   if (*apc_launch_warning(ranks)) fprintf(stderr, "warning: %s\n", apc_launch_warning(ranks));
   bool serves = !status && ranks && apc_launch_rank(ranks) > 0;
@@ -612,7 +613,7 @@ static int launch(const Line *line) {
   if (host_launch_meets(ranks, code)) {
     host_launch_leave(ranks, code);
     code = meet_again(ranks, code);
-  } else if (!code && o.elastic && (!ranks || apc_launch_rank(ranks) == 0)) {
+  } else if (!code && o.elastic && (ranks ? ranks->elastic && apc_launch_rank(ranks) == 0 : regroup_round() > 0)) {
     regroup_end(o.elastic);
   }
   apc_launch_close(ranks, code);

@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <stdbool.h>
 
+#include "runtime/stub/line.h"
 #include "runtime/stub/log.h"
 #include "runtime/train/train.h"
 
@@ -23,6 +24,10 @@ void stub_term_leaves(void);
 /* Trains, prints the steps as JSON objects or as text, and adds them to the log, which may be NULL; returns the exit
  * code. */
 int stub_train(ApcModel *m, Training *t, StepLog *log, bool json);
+
+/* training.c.  For a process that waited for a place in an elastic run until that ended.  It was perhaps a run of
+ * another command: an error unless the steps of this command are made.  Returns the exit code. */
+int stub_ended_meanwhile(const Line *line, const char *folder);
 
 /* help.c.  Print the options and what this program takes; its name and version; a completion script for a shell.  They
  * return the exit code. */

@@ -1,5 +1,6 @@
 /* runtime/stub/training.c - the options of a training program; see line.h. */
 #include <errno.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -171,3 +172,16 @@ int stub_needs_steps(const Line *line) {
 }
 
 bool line_trains(const Line *line) { return line_last(line, OPT_steps) || line_last(line, OPT_epochs); }
+
+int stub_ended_meanwhile(const Line *line, const char *folder) {
+  long steps = 0;
+  const int64_t made = checkpoint_steps(folder);
+  const char *wanted = line_text(line, OPT_steps);
+  if (wanted && line_whole(wanted, 1, LONG_MAX, &steps) && made < steps)
+    return stub_fail(APC_FAILED,
+                     "elastic: another run trained in %s and has ended after step %" PRId64
+                     " of %ld; start this one again to go on, or give it a folder of its own",
+                     folder, made, steps);
+  fprintf(stderr, "note: elastic: the run has ended\n");
+  return 0;
+}

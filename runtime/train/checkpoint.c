@@ -210,6 +210,16 @@ ApcStatus checkpoint_read(ApcModel *m, const char *dir, int64_t *steps, Dataset 
   return code;
 }
 
+int64_t checkpoint_steps(const char *dir) {
+  Arena *a = arena_new();
+  Safetensors *s = safetensors_open_header(diags_new(a), path_in(a, dir), 0, NULL);
+  const char *made = s ? safetensors_meta(s, "steps") : NULL;
+  const int64_t steps = made ? strtoll(made, NULL, 10) : 0;
+  if (s) safetensors_close(s);
+  arena_free(a);
+  return steps;
+}
+
 /* ---- for programs with a loop of their own */
 
 /* The entries of a training program. */

@@ -21,6 +21,9 @@ ApcStatus checkpoint_can_save(ApcModel *m, const char *file);
 /* True if the folder has a checkpoint, whole or not. */
 bool checkpoint_exists(const char *dir);
 
+/* Returns the number of steps in the folder's checkpoint; 0 if there is none that can be read. */
+int64_t checkpoint_steps(const char *dir);
+
 /* Facts for the metadata. */
 typedef struct CheckpointFacts {
   int64_t steps;

@@ -138,6 +138,13 @@ static int fewer(Elastic *e, int gone, int64_t made) {
   return now;
 }
 
+/* Counts ranks that are no more, and those that were started at once in their place. */
+static void count_lost(Elastic *e, int gone, int ranks) {
+  const int left = apc_ranks(e->m) - gone;
+  e->losses += gone;
+  if (ranks > left) e->gains += ranks - left;
+}
+
 ApcStatus elastic_recover(Elastic *e, ApcStatus status, Dataset *data, int64_t *made) {
   while (status && e && e->m->lost) {
     const RtError why = e->m->error;
@@ -148,7 +155,7 @@ ApcStatus elastic_recover(Elastic *e, ApcStatus status, Dataset *data, int64_t *
       e->m->error = why;
       return status;
     }
-    e->losses++;
+    count_lost(e, 1, ranks);
     status = go_on(e, ranks, data, made, why.text);
     series_lost(e->series, *made);
     e->lost_at = *made;
@@ -165,7 +172,7 @@ ApcStatus elastic_keep(Elastic *e, int64_t made) {
   snprintf(why, sizeof why, "%d rank%s asked to leave", leaving, plural(leaving));
   int ranks = fewer(e, leaving, made);
   if (!ranks) ranks = apc_ranks(e->m);
-  e->losses += leaving;
+  count_lost(e, leaving, ranks);
   e->lost_at = made;
   return go_on(e, ranks, NULL, &made, why);
 }

@@ -13,6 +13,7 @@ import json
 import os
 import pathlib
 import random
+import re
 import signal
 import socket
 import subprocess
@@ -167,7 +168,7 @@ class Launched:
         env = dict(os.environ, RANK=str(rank), WORLD_SIZE="4", LOCAL_RANK=str(rank), LOCAL_WORLD_SIZE="4",
                    MASTER_ADDR="127.0.0.1", MASTER_PORT=str(self.port), OMP_NUM_THREADS="1")
         line = ["./trainer", "--json", *DATA, "--steps", "100000000", "--elastic", "--checkpoint", self.folder,
-                "--every", "20"]
+                "--every", "20", "--ranks", "4"]
         p = self.processes[rank] = subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                                                     env=env)
         for x in ((p.stdout, self.steps, json.loads), (p.stderr, self.said, str)):
@@ -203,6 +204,8 @@ def cut_off(pid):
 def launched():
     run = Launched("met")
     said = run.until_ranks([4], 0)
+    pathlib.Path("met/elastic/1").mkdir()
+    os.mkfifo("met/elastic/1/plan"), os.mkfifo("met/elastic/1/plan.part")  # no plan, and nobody waits at it
     run.processes[0].kill()
     said = run.until_ranks([3], said)
     cut_off(run.processes[2].pid)  # all processes are there still: one that comes late is taken back later
@@ -217,10 +220,53 @@ def launched():
     run.processes[1].send_signal(signal.SIGTERM)
     said = run.until_ranks([3], said)
     check("the rank that left", run.processes[1].wait(timeout=60) == 0)
-    end_launched(run, 2, (0, 2, 3))
+    run.start(1)
+    run.until_ranks([4], said)
+    mine = pathlib.Path("met/elastic/700")  # a folder that looks like one of a round, and files of others
+    mine.mkdir()
+    (mine / "plan").touch(), (mine / "mine").touch(), pathlib.Path("met/elastic/mine").touch()
+    fifth = another(run)
+    end_launched(run, 2, (0, 1, 2, 3), ["mine", "700", "700/mine"])
+    said = fifth.communicate(timeout=60)[1]
+    check(f"another run: {said}", fifth.returncode == 6 and "another run trained in met and has ended after" in said)
 
 
-def end_launched(run, first, ranks):
+def another(run):
+    """Starts another run in the folder; it waits for a place, as there is no plan for five."""
+    env = dict(os.environ, RANK="0", WORLD_SIZE="4", LOCAL_RANK="0", LOCAL_WORLD_SIZE="4", MASTER_ADDR="127.0.0.1",
+               MASTER_PORT=str(run.port))
+    line = ["./trainer", *DATA, "--steps", "100000000", "--elastic", "--checkpoint", run.folder]
+    p = subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env)
+    while p.poll() is None and not list(pathlib.Path(run.folder).glob("elastic/wait.*")):
+        time.sleep(0.01)
+    return p
+
+
+def others_files():
+    """A run removes nothing of others, and goes on without its metrics where an earlier rank 0 has the port."""
+    pathlib.Path("own").mkdir(), pathlib.Path("linked").mkdir()
+    for name in ("alive.0", "precious"):
+        (pathlib.Path("own") / name).touch()
+    os.symlink("../own", "linked/elastic")
+    line = [*DATA, "--elastic", "--steps", "5", "--checkpoint"]
+    p = subprocess.run(["./trainer", *line, "linked"], capture_output=True, text=True)
+    check(f"no launcher: {p.stderr}", p.returncode == 0 and sorted(os.listdir("own")) == ["alive.0", "precious"])
+    with socket.socket() as port:
+        port.bind(("127.0.0.1", 0))
+        port.listen()
+        env = dict(os.environ, APC_ELASTIC_ROUND="1")
+        metrics = ["--metrics", f"127.0.0.1:{port.getsockname()[1]}"]
+        p = subprocess.run(["./one", *line, "linked", *metrics], capture_output=True, text=True, env=env)
+        check(f"metrics: {p.stderr}", p.returncode == 0 and "the run goes on without" in p.stderr)
+    check("through a link", sorted(os.listdir("own")) == ["alive.0", "precious"])
+    ranks = [subprocess.Popen(["./one", *line, "linked", "--world", "2", "--rank", str(rank), "--rendezvous", "meet"],
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for rank in range(2)]
+    said = "".join(p.communicate(timeout=120)[1] for p in ranks)
+    check(f"a link: {said}", all(p.returncode == 1 for p in ranks) and "is a symbolic link" in said)
+    check("through a link", sorted(os.listdir("own")) == ["alive.0", "precious"])
+
+
+def end_launched(run, first, ranks, others=()):
     """Ends the run by a signal to one rank, and compares it with an undisturbed one."""
     run.processes[first].send_signal(signal.SIGINT)
     check("the others end", [run.processes[r].wait(timeout=60) for r in ranks] == [0] * len(ranks))
@@ -230,7 +276,10 @@ def end_launched(run, first, ranks):
     wanted = Run("--steps", str(last)).end()
     check("every step", {x["step"] for x in run.steps} == set(range(1, last + 1)))
     check("their losses", all(abs(x["loss"] - wanted[x["step"] - 1]) <= 1e-5 * abs(x["loss"]) for x in run.steps))
-    check(f"files: {os.listdir('met')}", os.listdir("met") == ["checkpoint.safetensors"])
+    left = sorted(str(x.relative_to("met/elastic")) for x in pathlib.Path("met/elastic").rglob("*"))
+    check(f"files of meetings: {left}", left == sorted(others))
+    names = ["checkpoint.safetensors", *(["elastic"] if others else [])]
+    check(f"files: {os.listdir('met')}", sorted(os.listdir("met")) == names)
     nothing_left("a launcher")
 
 
@@ -293,6 +342,20 @@ def main():
     check("size and cost: " + said, "3 ranks lost" in said and "two copies of all states in memory, " in said)
     nothing_left("three losses")
 
+    # Ranks that are asked at once: each is counted as lost, and as started again.
+    run = Run(*endless)
+    run.until(lambda: len(run.steps) >= 20)
+    for one in run.ranks().values():
+        with contextlib.suppress(OSError):
+            os.kill(one, signal.SIGTERM)
+    run.until(lambda: run.said and " asked to leave" in run.text())
+    made = len(run.steps)
+    run.until(lambda: len(run.steps) > made + 30)
+    run.process.send_signal(signal.SIGINT)
+    run.end()
+    lost, again = re.search(r"elastic: (\d+) ranks? lost, (\d+) started again", run.text()).groups()
+    check("as many again: " + run.text(), lost == again != "0")
+
     # Before there is a copy; then with checkpoints, after one of which ranks come back; then the whole run is killed,
     # and the same command goes on from the checkpoint.
     line = [*endless, "--checkpoint", "kept", "--every", "50", "--log", "log.csv"]
@@ -331,6 +394,7 @@ def main():
     nothing_left("no step")
 
     launched()
+    others_files()
 
     for code, text, options in ((2, "--profile cannot be combined with --elastic", ["--steps", "2", "--profile"]),
                                 (2, "--elastic needs --steps", [])):
