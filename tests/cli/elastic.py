@@ -205,7 +205,7 @@ def launched():
     run = Launched("met")
     said = run.until_ranks([4], 0)
     pathlib.Path("met/elastic/1").mkdir()
-    os.mkfifo("met/elastic/1/plan"), os.mkfifo("met/elastic/1/plan.part")  # no plan, and nobody waits at it
+    os.mkfifo("met/elastic/1/plan"), os.mkfifo("met/elastic/1/plan.part")  # no plan, and no process waits at it
     run.processes[0].kill()
     said = run.until_ranks([3], said)
     cut_off(run.processes[2].pid)  # all processes are there still: one that comes late is taken back later
