@@ -103,9 +103,9 @@ static bool is_alias(const Make *k, AliasOf round, Val out, const RowBuffer *in)
   const char *state = out < k->w->f->values.n ? k->state[out] : NULL;
   if (round == ALIAS_SUM) return start && in->value == start;
   if (round == ALIAS_STATE) return state && reads_state(k, in->value, state);
+  if (in->table || in->output) return false; /* a table is no value */
   const Op *made = made_by(k, in->value);
-  const bool kept = made && (made->kind == OP_read || k->state[in->value]); /* may already lie in a state's memory */
-  return !in->table && !in->output && !kept;
+  return !made || (made->kind != OP_read && !k->state[in->value]); /* may already lie in a state's memory */
 }
 
 static const int *find_aliases(Make *k, const RowProgram *p, const int *ptr_of, int nin, int nout) {
