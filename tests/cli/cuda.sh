@@ -240,12 +240,12 @@ updates 'adamw()' 4 --dtype bf16
 n=$(grep -cE '^    (k[0-9]+_|c)' main)
 check "a step of GPT-2 makes $n calls" test "$n" -ge 100 -a "$n" -le 305
 n=$(sed -n '/^body [0-9]*: fwd.eval/,/^$/p' step | grep -cE '^    (k[0-9]+_|c)')
-check "an evaluation of GPT-2 makes $n calls: all weights are cast in one" test "$n" -ge 80 -a "$n" -le 110
+check "an evaluation of GPT-2 makes $n calls, with its accuracy: all weights are cast in one" test "$n" -ge 80 -a "$n" -le 114
 check "calls that only move" bash -c "! grep -E 'Matmul.*(loop|batch) |k[0-9]+_(transpose|reshape|slice|concat|pad)<' main"
 gelu=$(grep -E '^  # layers\.5\.mlp\.h' main)
 check "a GELU stores its result alone: $gelu" test "$(grep -o 'bf16\[8,1024,3072\]' <<<"$gelu" | wc -l)" = 2
 n=$(grep -cE '^  # .*\[8,1024,502[0-9]+\]' main)
-check "$n calls touch logits or their gradients: 3 products, the loss, its gradient, a gather" test "$n" = 6
+check "$n calls touch logits or their gradients: 3 products, the loss, its gradient" test "$n" = 5
 check "logits in f32" bash -c "! grep -E 'f32\[8,1024,502[0-9]+\]' main"
 check "all weights are members of one" grep -qE '^kernel k[0-9]+_bundle: 196 kernels' step
 updates 'adamw(clip=1,schedule=cosine,warmup=10,steps=100,decay=*.w)' 4 --micro-batches 2
