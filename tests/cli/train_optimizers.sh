@@ -39,6 +39,7 @@ loss_of() { /usr/bin/python3 -c 'import json; [print(json.loads(l)["loss"]) for 
 cases=0
 while read -r optimizer; do
   cut=$((cases++ % 5))
+  in_quarter $cases || continue
   plans=("cpux2 --dp 2 --zero 1" "cpux2 --tp 2" "cpux4 --dp 2 --tp 2 --zero 3" "cpux2 --pp 2 --micro-batches 2" "cpux2 --dp 2 --zero 2 --micro-batches 2")
   # shellcheck disable=SC2086
   {
@@ -184,4 +185,4 @@ refuse "adamw(no_decay=*b|x*)" "--optimizer: no_decay x*: the model has no such 
 refuse "adamw(decay=d)" "--optimizer: decay d: the model has no such weight"
 refuse "muon(adamw=c|head)" "--optimizer: adamw head: the model has no such weight"
 refuse "adamw(no_decay=$(printf '%0512d' 0))" "--optimizer: a glob of no_decay has more than 511 characters"
-summary 100
+summary 100 60
