@@ -18,7 +18,8 @@ mask() {
     if [ "$all" ]; then
       sed -E '/^ *(Reading|Simplifying|Planning|Lowering|Compiling|Proving|Running|Interpreting) /d
         s/(Finished .*) in [0-9.]+ s/\1 in TIME/; s/^(time  *)[0-9.]+ m?u?s/\1TIME/; s/^((step|eval) .* )[0-9.]+ m?s$/\1TIME/
-        s/(loss|grad_norm|largest difference|relative L2|mean|magnitude) -?[0-9.]+/\1 NUMBER/g; s/(= )?-?[0-9]\.[0-9]+ /NUMBER /g'
+        s/(loss|grad_norm|largest difference|relative L2|mean|magnitude) -?[0-9.]+/\1 NUMBER/g
+        s/(^|[ =])-?[0-9]\.[0-9]{3,}( |$)/\1NUMBER\2/g'
     else cat; fi
 }
 
@@ -26,7 +27,7 @@ commands=0
 finish() {
   [ -n "$last" ] || return
   commands=$((commands + 1))
-  if [ "$all" ]; then eval "$last" >out 2>&1 </dev/null; else eval "$last" >out 2>err </dev/null; fi
+  if [ "$all" ]; then eval "$last" >out 2>&1 </dev/null; : >err; else eval "$last" >out 2>err </dev/null; fi
   check "$document shows something else" diff <(mask <said) <(mask <out)
   [ "$all" ] || only_wrote
   last=
