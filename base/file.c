@@ -381,14 +381,7 @@ bool file_writer_flush(FileWriter *w) { return !w->failed && flush(w); }
 
 bool file_writer_put(FileWriter *w, uint64_t offset, const void *bytes, size_t n) {
   if (!file_writer_flush(w)) return false;
-  const char *p = bytes;
-  while (n) {
-    ssize_t done = pwrite(w->fd, p, n, (off_t)offset);
-    if (done < 0 && errno == EINTR) continue;
-    if (done < 0) return write_failed(w, strerror(errno));
-    p += done, offset += (uint64_t)done, n -= (size_t)done;
-  }
-  return true;
+  return write_at(w->fd, offset, bytes, n) || write_failed(w, strerror(errno));
 }
 
 bool file_writer_add(FileWriter *w, const void *bytes, size_t n) {

@@ -1,4 +1,4 @@
-/* base/read_at.h - reads a range of an open file, whole or not at all. */
+/* base/read_at.h - reads or writes a range of an open file, whole or not at all. */
 #ifndef APC_BASE_READ_AT_H
 #define APC_BASE_READ_AT_H
 
@@ -15,6 +15,18 @@ static inline bool read_at(int fd, uint64_t offset, void *to, uint64_t n) {
     if (k < 0 && errno == EINTR) continue;
     if (k == 0) errno = ENODATA;
     if (k <= 0) return false;
+    done += (uint64_t)k;
+  }
+  return true;
+}
+
+/* Writes n bytes at an offset; false with errno. */
+static inline bool write_at(int fd, uint64_t offset, const void *from, uint64_t n) {
+  for (uint64_t done = 0; done < n;) {
+    ssize_t k =
+        pwrite(fd, (const char *)from + done, n - done < SSIZE_MAX ? n - done : SSIZE_MAX, (off_t)(offset + done));
+    if (k < 0 && errno == EINTR) continue;
+    if (k < 0) return false;
     done += (uint64_t)k;
   }
   return true;

@@ -11,7 +11,6 @@ Sums over 3 ranks are rounded in another way than over 4, and training magnifies
 second number of ranks is compared, too: the run that lost ranks may differ no more than it.  With one number of ranks
 (--ranks 4) all losses must be equal.  Exit code 1 otherwise.  Results: bench/results/elastic.md."""
 import argparse
-import json
 import os
 import pathlib
 import random
@@ -19,44 +18,20 @@ import signal
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "tests"))
+from running import Reading, ranks_of  # noqa: E402
+
 SIGNALS = {"killed": signal.SIGKILL, "stopped": signal.SIGSTOP, "asked": signal.SIGTERM}
 
 
-def ranks_of(pid):
-    """The rank processes of a run: rank -> process id."""
-    found = {}
-    for child in pathlib.Path(f"/proc/{pid}/task/{pid}/children").parent.parent.glob("*/children"):
-        for one in child.read_text().split():
-            try:
-                words = pathlib.Path(f"/proc/{one}/cmdline").read_bytes().split(b"\0")
-                found[int(words[words.index(b"--rank") + 1])] = int(one)
-            except (OSError, ValueError):
-                continue
-    return found
-
-
-class Run:
-    """A run whose steps and notes are read as they come."""
-
+class Run(Reading):
     def __init__(self, line, folder):
+        super().__init__()
         self.process = subprocess.Popen(line, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        self.steps, self.notes, self.changed = [], [], threading.Condition()
-        self.readers = [threading.Thread(target=self.read, args=(self.process.stdout, self.steps, json.loads)),
-                        threading.Thread(target=self.read, args=(self.process.stderr, self.notes, str))]
-        for reader in self.readers:
-            reader.start()
-
-    def read(self, stream, items, convert):
-        for line in stream:
-            with self.changed:
-                items.append((time.monotonic(), convert(line)))
-                self.changed.notify_all()
-        with self.changed:
-            self.changed.notify_all()
+        self.follow(self.process)
 
     def until(self, done):
         """Waits until done() or the end of the run; false at the end."""
@@ -66,12 +41,11 @@ class Run:
 
     def end(self):
         code = self.process.wait()
-        for reader in self.readers:
-            reader.join()
+        self.join()
         return code
 
     def news(self):
-        return [x for x in self.notes if "elastic:" in x[1] and " after step " in x[1]]
+        return sum("elastic:" in x and " after step " in x for x in self.said)
 
 
 def lose(run, how, rank):
@@ -81,20 +55,18 @@ def lose(run, how, rank):
         time.sleep(0.01)
         ranks = ranks_of(run.process.pid)
     rank = rank if rank in ranks else max(ranks)
-    before, begun = len(run.news()), time.monotonic()
+    before, begun = run.news(), time.monotonic()
     os.kill(ranks[rank], SIGNALS[how])
-    if not run.until(lambda: len(run.news()) > before):
+    if not run.until(lambda: run.news() > before):
         return rank, None, None
-    at = run.news()[before][0]
-    made = len(run.steps)
+    on, made = time.monotonic() - begun, len(run.steps)
     run.until(lambda: len(run.steps) > made)
-    return rank, at - begun, time.monotonic() - begun
+    return rank, on, time.monotonic() - begun
 
 
 def prepare(apc, folder, ranks, steps):
     licenses = pathlib.Path("/usr/share/common-licenses")
     text = "".join(f.read_text(errors="ignore") for f in sorted(licenses.iterdir()) if not f.is_symlink())
-    text.encode("ascii", "ignore").decode().encode("utf-16-le")
     (folder / "text.bin").write_bytes(text.encode("ascii", "ignore").decode().encode("utf-16-le"))
     optimizer = f"adamw(lr=3e-3,weight_decay=0.1,clip=1,schedule=cosine,warmup=50,steps={steps},min_lr=1e-4)"
     subprocess.run([apc, str(ROOT / "examples/chars.apc"), "-q", "--train", "cross_entropy", "--batch", "12", "--dim",
@@ -121,12 +93,12 @@ def main():
     line = ["./trainer", "--json", "--steps", str(a.steps), "--data", "tokens=@text.bin"]
     begun = time.monotonic()
     whole = Run(line, folder)
-    assert whole.end() == 0, whole.notes
+    assert whole.end() == 0, whole.said
     whole_s = time.monotonic() - begun
     other = None
     if "," in a.ranks:
         other = Run(line + ["--ranks", a.ranks.split(",")[1]], folder)
-        assert other.end() == 0, other.notes
+        assert other.end() == 0, other.said
     r = random.Random(a.seed)
     places = sorted(r.sample(range(5, a.steps - 5), a.losses))
     begun, slowest = time.monotonic(), {}
@@ -141,19 +113,19 @@ def main():
         slowest[how] = max(slowest.get(how, 0), on or 0)
     code = run.end()
     run_s = time.monotonic() - begun
-    losses = [[x["loss"] for _, x in y.steps] for y in (whole, run)]
-    in_order = [x["step"] for _, x in run.steps] == list(range(1, a.steps + 1))
+    losses = [[x["loss"] for x in y.steps] for y in (whole, run)]
+    in_order = [x["step"] for x in run.steps] == list(range(1, a.steps + 1))
     worst, rounding = apart(*losses), 0
     if other:
-        rounding = apart(losses[0], [x["loss"] for _, x in other.steps])
+        rounding = apart(losses[0], [x["loss"] for x in other.steps])
         print("largest relative difference so far, of the run and of undisturbed ones with two numbers of ranks: "
               + ", ".join(f"{n} steps: {apart(losses[0][:n], losses[1][:n]):.1e}, "
-                          f"{apart(losses[0][:n], [x['loss'] for _, x in other.steps[:n]]):.1e}"
+                          f"{apart(losses[0][:n], [x['loss'] for x in other.steps[:n]]):.1e}"
                           for n in (50, 100, 200, 500, a.steps)))
     left = [p.parent.name for p in pathlib.Path("/proc").glob("[0-9]*/exe")
             if os.access(p.parent / "maps", os.R_OK) and (folder / "trainer").samefile(p)]
     files = sorted(f.name for f in folder.iterdir() if f.name not in ("trainer", "text.bin"))
-    print("".join(x for _, x in run.notes[-1:]), end="")
+    print("".join(run.said[-1:]), end="")
     print(f"exit {code}; every step once: {in_order}; largest relative difference of a loss {worst:.2e}; "
           f"last loss {losses[1][-1]:.6f} and {losses[0][-1]:.6f}")
     print(f"{run_s:.1f} s, undisturbed {whole_s:.1f} s; slowest: "

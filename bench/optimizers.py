@@ -7,7 +7,6 @@ compared twice, as it is and with these products in f32, which apc has.
 import json
 import os
 import pathlib
-import struct
 import subprocess
 import sys
 import tempfile
@@ -15,25 +14,12 @@ import tempfile
 import numpy as np
 import torch
 
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "tests"))
+from stored import read  # noqa: E402
+
 STEPS, ROWS = 12, 16
-NET = """dim batch
-entry main(x: f32[batch, 12]) {
-  weight a : f32[20, 12] = normal(0.3)
-  weight ab : f32[20] = normal(0.1)
-  weight b : f32[16, 20] = normal(0.3)
-  weight c : f32[5, 16] = normal(0.3)
-  h = tanh(einsum("bi,oi->bo", x, a) + ab)
-  h = tanh(einsum("bi,oi->bo", h, b))
-  output y = einsum("bi,oi->bo", h, c)
-}
-"""
-
-
-def read(path):
-    raw = open(path, "rb").read()
-    n = struct.unpack("<Q", raw[:8])[0]
-    head = {k: v for k, v in json.loads(raw[8:8 + n]).items() if k != "__metadata__"}
-    return {k: np.frombuffer(raw[8 + n:][slice(*v["data_offsets"])], "f4").reshape(v["shape"]) for k, v in head.items()}
+NET = (ROOT / "tests/cli/optimizers.apc").read_text()
 
 
 def matrices(p): return [v for v in p.values() if v.ndim == 2]

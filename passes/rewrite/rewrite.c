@@ -98,6 +98,18 @@ Val rewrite_transpose(Rewrite *r, const Op *op, const char *name, Val v, int ran
                                    .attrs = &a});
 }
 
+Val rewrite_cast(Rewrite *r, const Op *op, const char *name, Val v, DType to) {
+  Attr a = attr_dtype(AT_to, to);
+  return build_op(&r->b, &(OpSpec){.kind = OP_cast,
+                                   .name = name ? name : op->name,
+                                   .group = name ? NULL : op->group,
+                                   .loc = op->loc,
+                                   .nin = 1,
+                                   .in = &v,
+                                   .nattrs = 1,
+                                   .attrs = &a});
+}
+
 /* Reshapes the operand without dimensions of extent 1 and transposes it into ascending order. */
 Val rewrite_broadcast(Rewrite *r, const Op *op, Val v, const int64_t *to, const char *part, const Type *type) {
   const Type *x = type_of(r->old, op->in[0]);

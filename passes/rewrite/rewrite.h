@@ -41,6 +41,8 @@ bool rewrite_is_behind(const Rewrite *r, Val v);
 /* Transposes `v`, a new value; returns `v` if the order is the same.  `name`: of the transpose; NULL: that of the old
  * operation `op`. */
 Val rewrite_transpose(Rewrite *r, const Op *op, const char *name, Val v, int rank, const int64_t *perm);
+/* Casts `v`, a new value.  `name`: of the cast; NULL: it takes the name and the group of the old operation `op`. */
+Val rewrite_cast(Rewrite *r, const Op *op, const char *name, Val v, DType to);
 /* Builds an old broadcast with the new operand `v`, whose dimension d becomes dimension to[d] of the result, of type
  * `type`.  `part`: the suffix of the name of the operand without its dimensions of extent 1. */
 Val rewrite_broadcast(Rewrite *r, const Op *op, Val v, const int64_t *to, const char *part, const Type *type);

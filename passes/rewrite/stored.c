@@ -22,16 +22,9 @@ static bool read_and_cast(Rewrite *r, const Op *op, DType type) {
   read.name = arena_printf(r->m->arena, "%s.stored", op->name);
   read.group = NULL;
   Val v = build_op(&r->b, &read);
-  Attr to = attr_dtype(AT_to, t->dtype);
-  OpSpec cast = {.kind = OP_cast,
-                 .name = op->name,
-                 .group = op->group,
-                 .loc = op->loc,
-                 .nin = 1,
-                 .in = &v,
-                 .nattrs = 1,
-                 .attrs = &to};
-  return v && rewrite_build(r, op, &cast);
+  if (v) v = rewrite_cast(r, op, NULL, v, t->dtype);
+  if (v) rewrite_map(r, op, v);
+  return v != 0;
 }
 
 static bool rewrite_reads(Module *m, const Func *f, const DType *stored, Diags *diags) {

@@ -43,17 +43,10 @@ typedef struct Widen {
 static bool narrow(const Type *t) { return t->dtype == DT_f16 || t->dtype == DT_bf16; }
 
 static Val wide(Widen *w, Val v) {
-  if (w->wide[v]) return w->wide[v];
   const Op *op = op_of(w->r.old, v);
-  Attr to = attr_dtype(AT_to, DT_f32);
-  Val in = w->r.map[v];
-  return w->wide[v] = build_op(&w->r.b, &(OpSpec){.kind = OP_cast,
-                                                  .name = arena_printf(w->r.m->arena, "%s.f32", op->name),
-                                                  .loc = op->loc,
-                                                  .nin = 1,
-                                                  .in = &in,
-                                                  .nattrs = 1,
-                                                  .attrs = &to});
+  if (!w->wide[v])
+    w->wide[v] = rewrite_cast(&w->r, op, arena_printf(w->r.m->arena, "%s.f32", op->name), w->r.map[v], DT_f32);
+  return w->wide[v];
 }
 
 /* ---- weights that stay in 16 bits */
@@ -183,37 +176,22 @@ static Val in_order(Widen *w, const Op *op, Val v, const char *from, const char 
   int64_t perm[MAX_RANK];
   const int n = (int)strlen(to);
   for (int d = 0; d < n; d++) perm[d] = strchr(from, to[d]) - from;
-  Attr a = attr_ints(w->r.m, AT_perm, n, perm);
-  return build_op(&w->r.b, &(OpSpec){.kind = OP_transpose,
-                                     .name = arena_printf(w->r.m->arena, "%s.turned", op->name),
-                                     .loc = op->loc,
-                                     .nin = 1,
-                                     .in = &v,
-                                     .nattrs = 1,
-                                     .attrs = &a});
+  return rewrite_transpose(&w->r, op, arena_printf(w->r.m->arena, "%s.turned", op->name), v, n, perm);
 }
 
 static Val widen_dot(Widen *w, const Op *op) {
-  const Type *type = type_of(w->r.old, op->out);
+  Arena *a = w->r.m->arena;
+  const DType type = type_of(w->r.old, op->out)->dtype;
   DotForm f, kept_form;
   op_dot_form(&f, DT_f32, op_str(op, AT_spec));
   char want[MAX_RANK + 1];
   memcpy(want, f.spec[2], sizeof want);
   for (int t = 0; t < 2; t++)
     if (kept_as(w, op, t, &kept_form)) f = kept_form;
-  const bool turned = strcmp(want, f.spec[2]) != 0;
-  const char *spec = arena_printf(w->r.m->arena, "%s,%s->%s", f.spec[0], f.spec[1], f.spec[2]);
-  Val product = product_of(w, op, spec);
-  if (turned && product) product = in_order(w, op, product, f.spec[2], want);
-  if (type->dtype == DT_f32 || !product) return product;
-  Attr to = attr_dtype(AT_to, type->dtype);
-  return build_op(&w->r.b, &(OpSpec){.kind = OP_cast,
-                                     .name = arena_printf(w->r.m->arena, "%s.%s", op->name, dtype_name(type->dtype)),
-                                     .loc = op->loc,
-                                     .nin = 1,
-                                     .in = &product,
-                                     .nattrs = 1,
-                                     .attrs = &to});
+  Val product = product_of(w, op, arena_printf(a, "%s,%s->%s", f.spec[0], f.spec[1], f.spec[2]));
+  if (product) product = in_order(w, op, product, f.spec[2], want);
+  if (type == DT_f32 || !product) return product;
+  return rewrite_cast(&w->r, op, arena_printf(a, "%s.%s", op->name, dtype_name(type)), product, type);
 }
 
 static bool widens(const Widen *w, const Op *op) {
@@ -241,16 +219,7 @@ static Val widen_rows(Widen *w, const Op *op) {
   spec.in = in;
   spec.type = type_with_dtype(w->r.m, type, type_of(w->r.old, table)->dtype);
   spec.name = arena_printf(w->r.m->arena, "%s.rows", op->name);
-  Val rows = build_op(&w->r.b, &spec);
-  Attr to = attr_dtype(AT_to, DT_f32);
-  return build_op(&w->r.b, &(OpSpec){.kind = OP_cast,
-                                     .name = op->name,
-                                     .group = op->group,
-                                     .loc = op->loc,
-                                     .nin = 1,
-                                     .in = &rows,
-                                     .nattrs = 1,
-                                     .attrs = &to});
+  return rewrite_cast(&w->r, op, NULL, build_op(&w->r.b, &spec), DT_f32);
 }
 
 /* Casts values that a loop reads from outside before it: once, and later operations may use the cast. */

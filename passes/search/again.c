@@ -104,9 +104,18 @@ bool search_cut_and_price_with(Search *s, const bool *again, Outcome *o) {
   return o->feasible;
 }
 
-static bool cut_and_price_layers(Search *s, RecomputeKind kind, int layers, Outcome *o) {
+Recompute search_made_again(const Search *s, int much) {
+  if (much == 0) return (Recompute){RECOMPUTE_none, 0};
+  if (much == s->nlayers) return (Recompute){RECOMPUTE_selective, 0};
+  if (much == 2 * s->nlayers) return (Recompute){RECOMPUTE_full, 0};
+  bool whole = much > s->nlayers;
+  return (Recompute){whole ? RECOMPUTE_full_layers : RECOMPUTE_layers, whole ? much - s->nlayers : much};
+}
+
+/* Prices one amount; false if it does not fit. */
+static bool price_so_much(Search *s, int much, Outcome *x) {
   Arena *scratch = arena_new();
-  bool fits = search_cut_and_price_with(s, recompute_ops(scratch, s->again, (Recompute){kind, layers}), o);
+  bool fits = search_cut_and_price_with(s, recompute_ops(scratch, s->again, search_made_again(s, much)), x);
   arena_free(scratch);
   return fits;
 }
@@ -118,17 +127,9 @@ static bool price_most(Search *s, int *layers, Outcome *o) {
   if (search_cut_and_price_with(s, s->policies[s->npolicies - 1].again, o) || o->slower || s->nlayers < 2)
     return o->feasible;
   *layers = s->nlayers - 1;
-  bool fits = cut_and_price_layers(s, RECOMPUTE_full_layers, *layers, &but_one);
+  bool fits = price_so_much(s, s->nlayers + *layers, &but_one);
   if (fits || (but_one.price.possible && but_one.price.memory.needs < o->price.memory.needs)) *o = but_one;
   return fits;
-}
-
-Recompute search_made_again(const Search *s, int much) {
-  if (much == 0) return (Recompute){RECOMPUTE_none, 0};
-  if (much == s->nlayers) return (Recompute){RECOMPUTE_selective, 0};
-  if (much == 2 * s->nlayers) return (Recompute){RECOMPUTE_full, 0};
-  bool whole = much > s->nlayers;
-  return (Recompute){whole ? RECOMPUTE_full_layers : RECOMPUTE_layers, whole ? much - s->nlayers : much};
 }
 
 /* Plans differ by less than this share of the time for other reasons. */
@@ -173,14 +174,6 @@ static void learn(Between *b, const Tried *x, const Tried *before) {
   if (isfinite(freed) && freed > 0) b->freed = freed;
 }
 
-/* Prices one amount; false if it does not fit.  If it is slower than the best plan, it may be too much. */
-static bool price_so_much(Search *s, int much, Outcome *x) {
-  Arena *scratch = arena_new();
-  bool fits = search_cut_and_price_with(s, recompute_ops(scratch, s->again, search_made_again(s, much)), x);
-  arena_free(scratch);
-  return fits || x->slower;
-}
-
 static Outcome room_for(const Search *s, Arena *a) {
   return (Outcome){.strategies = ARENA_ARRAY(a, Strategy, s->f->ops.n), .stages = ARENA_ARRAY(a, int, s->f->ops.n)};
 }
@@ -211,7 +204,7 @@ static bool price_between(Search *s, Between *b, int at, int tries, const Outcom
   Tried before = {.much = -1};
   for (int i = 0; i < tries && at >= 0; i++) {
     copy_choice(s, &x, given);
-    bool fits = price_so_much(s, at, &x);
+    bool fits = price_so_much(s, at, &x) || x.slower; /* if it is slower than the best plan, it may be too much */
     Tried now = tried(s, at, &x);
     if (before.much >= 0) learn(b, &now, &before);
     before = now;
@@ -264,29 +257,24 @@ static bool price_policies(Search *s, const Outcome *given, Outcome *o) {
   return price_most(s, &most, o) && price_least(s, some, tried(s, s->nlayers + most, o), &from, o);
 }
 
-static bool cut_and_price(Search *s, Outcome *o) {
-  Arena *a = arena_new();
-  Outcome given = room_for(s, a);
-  copy_choice(s, &given, o);
-  bool fits = s->guess >= 0 && s->nlayers ? price_near(s, &given, o) : price_policies(s, &given, o);
-  arena_free(a);
-  return fits;
+static bool cut_and_price(Search *s, const Outcome *given, Outcome *o) {
+  return s->guess >= 0 && s->nlayers ? price_near(s, given, o) : price_policies(s, given, o);
 }
 
 bool search_gathers_at_use(const Outcome *o) { return o->c.stages > 1 && o->zero == ZERO_AT_USE; }
 
 /* As long as there is no plan, or the best one gathers at use, a pipeline that does not fit gathers weights at use. */
 bool search_cut_and_price(Search *s, Outcome *o) {
-  bool other = s->run.best && !search_gathers_at_use(s->run.best);
-  if (o->c.stages == 1 || other || s->run.zero || !func_has_gradients(s->f)) return cut_and_price(s, o);
+  bool other = s->run.best && !search_gathers_at_use(s->run.best),
+       may_gather = o->c.stages > 1 && !other && !s->run.zero && func_has_gradients(s->f);
   Arena *a = arena_new();
   Outcome given = room_for(s, a);
   copy_choice(s, &given, o);
-  bool fits = cut_and_price(s, o);
-  if (!fits && o->price.possible) {
+  bool fits = cut_and_price(s, &given, o);
+  if (!fits && may_gather && o->price.possible) {
     copy_choice(s, o, &given);
     s->at_use = true;
-    fits = cut_and_price(s, o);
+    fits = cut_and_price(s, &given, o);
     s->at_use = false;
   }
   arena_free(a);

@@ -7,6 +7,7 @@
 
 #include "base/hash.h"
 #include "passes/rewrite/rewrite.h"
+#include "passes/train/train.h"
 
 typedef struct Lora {
   Module *m;
@@ -314,9 +315,7 @@ void lora_entry(Module *m, const LoraRules *l, Diags *diags) {
   for (size_t i = 0; i < l->made.n; i++) {
     const LoraMade *x = &l->made.items[i];
     const char *parts[] = {x->a, x->b};
-    for (int k = 0; k < 2; k++)
-      build_output(&b, parts[k], module_state(m, parts[k]) ? build_read(&b, parts[k]) : build_param(&b, parts[k]),
-                   NULL);
+    for (int k = 0; k < 2; k++) build_output(&b, parts[k], train_current(&b, parts[k]), NULL);
     build_output(&b, part_name(m->arena, x->weight, "lora_scale"),
                  build_splat(&b, type_get(m, DT_f32, 0, NULL), x->scale), NULL);
   }

@@ -155,48 +155,30 @@ static Func *find_entry(Module *m, const Func **eval, Diags *diags) {
 
 /* ---- further entries */
 
-/* The weight, or its state if it is trained. */
-static Val current(Builder *b, const char *weight) {
+Val train_current(Builder *b, const char *weight) {
   const State *s = module_state(b->m, weight);
   return s && s->param ? build_read(b, weight) : build_param(b, weight);
-}
-
-/* Adds entry `weights`, which returns all weights of the model file, also those that are not trained.  A weight that is
- * another one transposed is left out, and one that repeats a part is that part (frontend/onnx/import_ties.c reads
- * both).  Adapters are added to their weights. */
-static void add_weights_entry(const TrainWeights *w) {
-  Module *m = w->m;
-  Builder b = builder_new(m, module_func_add(m, "weights", 1), w->diags);
-  b.phase = PH_pre; /* independent of micro-batches */
-  for (size_t i = 0; i < m->params.n; i++) {
-    const char *name = m->params.items[i].name, *from = train_stored(w, name);
-    if (!from || lora_is_part(w->o->lora, name)) continue;
-    const LoraMade *adapter = lora_of(w->o->lora, name);
-    Val v = current(&b, from);
-    if (adapter) v = lora_merged(&b, adapter, v, current(&b, adapter->a), current(&b, adapter->b));
-    build_output(&b, name, v, NULL);
-  }
-  builder_end(&b);
 }
 
 /* The average of the weight; the weight if it is not trained. */
 static Val averaged(Builder *b, const char *weight) {
   const char *average = arena_printf(b->m->arena, "%s:ema", weight);
-  return module_state(b->m, average) ? build_read(b, average) : current(b, weight);
+  return module_state(b->m, average) ? build_read(b, average) : train_current(b, weight);
 }
 
-/* Adds entry `averages`, which returns what `weights` does, with the average of each trained weight in its place. */
-static void add_averages_entry(const TrainWeights *w) {
+/* Adds an entry that returns all weights of the model file, also those that are not trained, each with its `value`.  A
+ * weight that is another one transposed is left out, and one that repeats a part is that part
+ * (frontend/onnx/import_ties.c reads both).  Adapters are added to their weights. */
+static void add_weights_entry(const TrainWeights *w, const char *entry, Val value(Builder *b, const char *weight)) {
   Module *m = w->m;
-  if (!(w->o->optimizer.ema > 0)) return;
-  Builder b = builder_new(m, module_func_add(m, "averages", 1), w->diags);
-  b.phase = PH_pre;
+  Builder b = builder_new(m, module_func_add(m, entry, 1), w->diags);
+  b.phase = PH_pre; /* independent of micro-batches */
   for (size_t i = 0; i < m->params.n; i++) {
     const char *name = m->params.items[i].name, *from = train_stored(w, name);
     if (!from || lora_is_part(w->o->lora, name)) continue;
     const LoraMade *adapter = lora_of(w->o->lora, name);
-    Val v = averaged(&b, from);
-    if (adapter) v = lora_merged(&b, adapter, v, averaged(&b, adapter->a), averaged(&b, adapter->b));
+    Val v = value(&b, from);
+    if (adapter) v = lora_merged(&b, adapter, v, value(&b, adapter->a), value(&b, adapter->b));
     build_output(&b, name, v, NULL);
   }
   builder_end(&b);
@@ -271,8 +253,8 @@ static bool add_eval_entry(const TrainWeights *w, const Func *f) {
 
 static bool add_entries(const TrainWeights *w, const Func *f) {
   if (!add_eval_entry(w, f)) return false;
-  add_weights_entry(w);
-  add_averages_entry(w);
+  add_weights_entry(w, "weights", train_current);
+  if (w->o->optimizer.ema > 0) add_weights_entry(w, "averages", averaged); /* trained weights by their averages */
   lora_entry(w->m, w->o->lora, w->diags);
   add_states_entry(w->m, w->diags);
   add_restore_entry(w->m, w->diags);

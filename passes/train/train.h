@@ -111,6 +111,8 @@ const char *train_root(const TrainWeights *w, const char *name, bool *transposed
 Val train_value(const TrainWeights *w, Builder *b, TrainedList *list, const Op *op, const char *name);
 /* Returns the weight whose numbers are saved under that name; NULL if they follow from another weight's. */
 const char *train_stored(const TrainWeights *w, const char *name);
+/* The weight, or its state if it is trained. */
+Val train_current(Builder *b, const char *weight);
 void train_report(const TrainWeights *w);
 
 /* backward.c: builds, after `loss`, the accumulated gradients of `seed` (0: 1) times `loss` for every value in `list`;

@@ -116,12 +116,8 @@ static RtStatus sync_file(EntryFile *f, RtError *error) {
 }
 
 static RtStatus write_piece(EntryFile *f, uint64_t at, const char *from, size_t n, RtError *error) {
-  for (f->unsynced += n; n;) {
-    ssize_t done = pwrite(f->fd, from, n, (off_t)at);
-    if (done < 0 && errno == EINTR) continue;
-    if (done < 0) return failed(f, strerror(errno), error);
-    from += done, at += (uint64_t)done, n -= (size_t)done;
-  }
+  f->unsynced += n;
+  if (!write_at(f->fd, at, from, n)) return failed(f, strerror(errno), error);
   return f->unsynced < SYNC_EVERY ? RT_OK : sync_file(f, error);
 }
 

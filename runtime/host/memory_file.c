@@ -9,20 +9,11 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/read_at.h"
 #include "base/safetensors.h"
 #include "runtime/host/host.h"
 
 static void name_memory(int fd, char *path, size_t size) { snprintf(path, size, "/proc/%d/fd/%d", (int)getpid(), fd); }
-
-/* Writes at a place; false with errno. */
-static bool put(int fd, uint64_t at, const void *data, size_t n) {
-  for (const char *from = data; n;) {
-    ssize_t done = pwrite(fd, from, n, (off_t)at);
-    if (done < 0) return false;
-    from += done, at += (uint64_t)done, n -= (size_t)done;
-  }
-  return true;
-}
 
 static RtStatus no_room(ApcModel *m, uint64_t bytes) {
   return rt_error_errno(&m->error, RT_BAD_INPUT, "%llu bytes of memory for a copy of the states",
@@ -35,11 +26,11 @@ static RtStatus write_tensors(ApcModel *m, uint32_t entry, const int64_t *symbol
   memcpy(&length, h->bytes, sizeof length);
   marked = length ^ file.mark;
   name_memory(fd, file.path, sizeof file.path);
-  if (ftruncate(fd, (off_t)h->file_bytes) != 0 || !put(fd, 0, &marked, sizeof marked) ||
-      !put(fd, sizeof length, h->bytes + sizeof length, h->n - sizeof length))
+  if (ftruncate(fd, (off_t)h->file_bytes) != 0 || !write_at(fd, 0, &marked, sizeof marked) ||
+      !write_at(fd, sizeof length, h->bytes + sizeof length, h->n - sizeof length))
     return no_room(m, h->file_bytes);
   RtStatus status = host_request_file(m, REQUEST_WRITE, entry, symbols, &file);
-  return status || put(fd, 0, &length, sizeof length) ? status : no_room(m, h->file_bytes);
+  return status || write_at(fd, 0, &length, sizeof length) ? status : no_room(m, h->file_bytes);
 }
 
 ApcStatus host_write_memory(ApcModel *m, const char *entry, int fd, uint64_t *bytes) {

@@ -113,10 +113,9 @@ static ApcStatus open_file(ApcModel *m, Dataset *d, const GivenFile *g) {
   return code;
 }
 
-/* Finds the sources: the nth text of a name belongs to the nth source. */
-static ApcStatus open_files(ApcModel *m, Dataset *d) {
+/* Finds the sources: the nth text of a name belongs to the nth source.  Fills in `list`. */
+static ApcStatus open_files(ApcModel *m, Dataset *d, GivenFile *list) {
   const DataFiles *f = d->files;
-  GivenFile *list = ARENA_ARRAY(d->arena, GivenFile, f->n + 1);
   int *times = ARENA_ARRAY(d->arena, int, f->n + 1);
   for (int i = 0; i < f->n; i++) {
     ApcStatus code = read_text(m, d, f->data[i], &list[i]);
@@ -142,21 +141,18 @@ static ApcStatus open_files(ApcModel *m, Dataset *d) {
   return APC_OK;
 }
 
-/* Gives the order the weights of the texts, which must agree for a source. */
-static ApcStatus weigh(ApcModel *m, Dataset *d) {
+/* Gives the order the weights of the files, which must agree for a source. */
+static ApcStatus weigh(ApcModel *m, Dataset *d, const GivenFile *list) {
   double weights[ORDER_SOURCES] = {0};
   const DataFiles *f = d->files;
-  int *times = ARENA_ARRAY(d->arena, int, d->n + 1);
   for (int i = 0; i < f->n; i++) {
-    GivenFile g;
-    ApcStatus code = read_text(m, d, f->data[i], &g);
-    if (code) return code;
-    double *w = &weights[times[input_named(d, g.name)]++];
-    if (d->begin.n > 1 && isnan(g.weight))
+    const double weight = list[i].weight;
+    double *w = &weights[list[i].source];
+    if (d->begin.n > 1 && isnan(weight))
       return host_error(m, RT_USAGE, "%s %s: every source of a mixture needs a weight", f->option, f->data[i]);
-    if (*w != 0 && *w != g.weight && !(isnan(*w) && isnan(g.weight)))
+    if (*w != 0 && *w != weight && !(isnan(*w) && isnan(weight)))
       return host_error(m, RT_USAGE, "%s %s: the files of one source have different weights", f->option, f->data[i]);
-    *w = g.weight;
+    *w = weight;
   }
   if (d->begin.n == 1) weights[0] = 1;
   draw_weigh(&d->begin, weights);
@@ -255,7 +251,7 @@ bool dataset_pads(const Dataset *d) {
   return i < d->n && d->inputs[i].can_ignore;
 }
 
-static ApcStatus set_order(ApcModel *m, Dataset *d) {
+static ApcStatus set_order(ApcModel *m, Dataset *d, const GivenFile *list) {
   const DataFiles *f = d->files;
   Order *o = &d->begin;
   const int64_t rows = o->sources[0].rows;
@@ -270,7 +266,7 @@ static ApcStatus set_order(ApcModel *m, Dataset *d) {
   if (o->last != LAST_PAD && o->n == 1 && rows < o->batch)
     return host_error(m, RT_BAD_INPUT, "%s has %lld rows, but a step takes %lld", d->sources[0].file, (long long)rows,
                       (long long)o->batch);
-  ApcStatus code = weigh(m, d);
+  ApcStatus code = weigh(m, d, list);
   d->order = d->begin;
   return code;
 }
@@ -284,11 +280,12 @@ ApcStatus dataset_open(ApcModel *m, const DataFiles *files, Dataset **out) {
   d->inputs = calloc((size_t)files->n + (size_t)files->n_documents + 2, sizeof *d->inputs);
   d->sources = calloc((size_t)files->n * (size_t)files->n + 1, sizeof *d->sources);
   if (!d->inputs || !d->sources) return host_error(m, RT_FAILED, "out of memory");
-  ApcStatus code = open_files(m, d);
+  GivenFile *list = ARENA_ARRAY(d->arena, GivenFile, files->n + 1);
+  ApcStatus code = open_files(m, d, list);
   if (code || !files->n) return code;
   code = add_documents(m, d);
   if (!code) code = add_next(m, d);
-  if (!code) code = set_order(m, d);
+  if (!code) code = set_order(m, d, list);
   return code ? code : batches_open(m, d);
 }
 

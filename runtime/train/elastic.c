@@ -9,10 +9,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "runtime/host/host.h"
+#include "runtime/launch/regroup.h"
 
 enum { COPIES = 2, BACK_STEPS = 10 };
 
@@ -34,12 +34,6 @@ struct Elastic {
   int losses, gains;
 };
 
-static double now_s(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
-
 static const char *plural(int n) { return n == 1 ? "" : "s"; }
 
 /* ---- copies */
@@ -52,14 +46,6 @@ static ApcStatus make_copies(Elastic *e) {
     if (e->fds[i] < 0) return host_error(e->m, RT_FAILED, "memory for copies of the states: %s", strerror(errno));
   }
   return APC_OK;
-}
-
-/* Returns the largest number of ranks of the artifact that is at most `most`; 0 if there is none. */
-static int world_below(const Elastic *e, int most) {
-  int found = 0;
-  for (int i = 0; i < e->n_worlds; i++)
-    if ((int)e->worlds[i] <= most && (int)e->worlds[i] > found) found = (int)e->worlds[i];
-  return found;
 }
 
 ApcStatus elastic_open(ApcModel *m, const Training *t, Series *series, Elastic **out) {
@@ -88,14 +74,14 @@ void elastic_close(Elastic *e) {
 
 static ApcStatus copy_states(Elastic *e, int64_t made) {
   int to = e->newest == 0 ? 1 : 0;
-  double begin = now_s();
+  double begin = host_now();
   e->steps[to] = -1;
   ApcStatus status = host_write_memory(e->m, "states", e->fds[to], &e->bytes);
   if (status) return status;
   e->steps[to] = made;
   e->newest = to;
   e->copies++;
-  e->copy_s += now_s() - begin;
+  e->copy_s += host_now() - begin;
   return APC_OK;
 }
 
@@ -118,20 +104,20 @@ static ApcStatus load_states(Elastic *e, Dataset *data, int64_t *made, const cha
 
 static ApcStatus go_on(Elastic *e, int ranks, Dataset *data, int64_t *made, const char *why) {
   const char *from = "";
-  double begin = now_s();
+  double begin = host_now();
   ApcStatus status = host_switch(e->m, ranks);
   if (!status) status = load_states(e, data, made, &from);
   if (!status)
     trainer_say(&e->t->watch, false, "elastic: %s; %d rank%s go%s on after step %" PRId64 ", states from %s, in %.3f s",
-                why, ranks, plural(ranks), ranks == 1 ? "es" : "", *made, from, now_s() - begin);
+                why, ranks, plural(ranks), ranks == 1 ? "es" : "", *made, from, host_now() - begin);
   return status;
 }
 
 /* Chooses the number of ranks after `gone` of them are no more: the next smaller one, or the smallest again if the run
  * made a step since that was last chosen.  0: the run ends. */
 static int fewer(Elastic *e, int gone, int64_t made) {
-  int now = apc_ranks(e->m), ranks = world_below(e, now - gone);
-  for (int most = now - 1; !ranks && most > 0 && gone > 1; most--) ranks = world_below(e, most);
+  int now = apc_ranks(e->m), ranks = regroup_world(e->worlds, e->n_worlds, now - gone);
+  for (int most = now - 1; !ranks && most > 0 && gone > 1; most--) ranks = regroup_world(e->worlds, e->n_worlds, most);
   if (ranks) return ranks;
   if (e->stuck_at == made) return 0;
   e->stuck_at = made;

@@ -13,7 +13,6 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/file.h"
 #include "runtime/train/checkpoint_series.h"
@@ -36,12 +35,6 @@ void trainer_say(const TrainWatch *w, bool warning, const char *format, ...) {
 /* True if this or another rank was asked to stop, or all were asked to leave. */
 static bool is_asked(const ApcModel *m, const TrainWatch *w) {
   return (w->asked && w->asked(w->context)) || apc_asked(m) || (m->launched && host_leaving(m) == apc_ranks(m));
-}
-
-static double now_us(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec * 1e6 + (double)t.tv_nsec * 1e-3;
 }
 
 enum { LOSS, GRAD_NORM, LR, RESULTS };
@@ -152,13 +145,13 @@ static ApcStatus measure(ApcModel *m, Steps *s, double norm, int64_t rows, doubl
 }
 
 static ApcStatus one_step(ApcModel *m, const Training *t, Dataset *d, Steps *s) {
-  double values[RESULTS], begin = now_us();
+  double values[RESULTS], begin = host_now();
   ApcStatus code = dataset_bind(m, d, s->made);
   if (code) return code;
   ApcStatus status = t->skip && !s->kept ? apc_keep(m) : APC_OK;
   if (!status) status = apc_bind_input(m, "step", APC_I64, 0, NULL, &s->made);
   if (!status) status = apc_run(m, NULL);
-  double us = now_us() - begin;
+  double us = 1e6 * (host_now() - begin);
   for (int i = 0; i < RESULTS && !status; i++) status = trainer_result(m, results[i], &values[i]);
   if (status) return status;
   bool skipped = false;

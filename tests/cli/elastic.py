@@ -9,7 +9,6 @@ left of the run.  bench/elastic.py does the same for long; with TIMES, ranks of 
 ways, and come back, with a line about each."""
 import contextlib
 import ctypes
-import json
 import os
 import pathlib
 import random
@@ -19,13 +18,15 @@ import socket
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 
 import numpy as np
 
 APC = str(pathlib.Path(sys.argv[1]).resolve())
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
+sys.path.insert(0, str(ROOT / "tests"))
+from running import Reading, ranks_of  # noqa: E402
+
 DATA = ["--data", "x=@x.npy", "--data", "labels=@y.npy"]
 failed = 0
 
@@ -37,43 +38,21 @@ def check(what, ok):
         print("FAILED", what)
 
 
-class Run:
-    """A run whose lines are read as they come."""
+class Run(Reading):
+    """A run whose ranks the program starts itself."""
 
     def __init__(self, *options, program="./trainer"):
+        super().__init__()
         line = [program, "--json", *DATA, *options]
         self.process = subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        self.steps, self.said, self.changed = [], [], threading.Condition()
-        self.readers = [threading.Thread(target=self.read, args=x)
-                        for x in ((self.process.stdout, self.steps, json.loads), (self.process.stderr, self.said, str))]
-        for reader in self.readers:
-            reader.start()
-
-    def read(self, stream, items, convert):
-        for line in stream:
-            with self.changed:
-                items.append(convert(line))
-                self.changed.notify_all()
+        self.follow(self.process)
 
     def until(self, done):
         with self.changed:
             return self.changed.wait_for(done, timeout=300)
 
     def ranks(self):
-        """The rank processes: rank -> process id."""
-        found = {}
-        for children in pathlib.Path(f"/proc/{self.process.pid}/task").glob("*/children"):
-            try:
-                text = children.read_text()
-            except OSError:  # the thread has ended
-                continue
-            for one in text.split():
-                try:
-                    words = pathlib.Path(f"/proc/{one}/cmdline").read_bytes().split(b"\0")
-                    found[int(words[words.index(b"--rank") + 1])] = int(one)
-                except (OSError, ValueError):
-                    continue
-        return found
+        return ranks_of(self.process.pid)
 
     def text(self):
         return "".join(self.said)
@@ -92,8 +71,7 @@ class Run:
 
     def end(self, code=0):
         got = self.process.wait(timeout=300)
-        for reader in self.readers:
-            reader.join()
+        self.join()
         check(f"exit {got}, not {code}: {self.text()}", got == code)
         return [x["loss"] for x in self.steps if "loss" in x]
 
@@ -151,15 +129,15 @@ def beside():
 
 # ---- ranks of a launcher
 
-class Launched:
-    """Four ranks with torchrun's variables; their lines are read as they come."""
+class Launched(Reading):
+    """Four ranks with torchrun's variables."""
 
     def __init__(self, folder):
+        super().__init__()
         probe = socket.socket()
         probe.bind(("127.0.0.1", 0))
         self.port, self.folder = probe.getsockname()[1], folder
         probe.close()
-        self.steps, self.said, self.changed, self.readers = [], [], threading.Condition(), []
         self.processes = [None] * 4
         for rank in range(4):
             self.start(rank)
@@ -171,9 +149,7 @@ class Launched:
                 "--every", "20", "--ranks", "4"]
         p = self.processes[rank] = subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                                                     env=env)
-        for x in ((p.stdout, self.steps, json.loads), (p.stderr, self.said, str)):
-            self.readers.append(threading.Thread(target=Run.read, args=(self, *x)))
-            self.readers[-1].start()
+        self.follow(p)
 
     def until_ranks(self, numbers, after):
         """Waits for a round of so many ranks that begins after so many lines were said, and for steps of it."""
@@ -270,8 +246,7 @@ def end_launched(run, first, ranks, others=()):
     """Ends the run by a signal to one rank, and compares it with an undisturbed one."""
     run.processes[first].send_signal(signal.SIGINT)
     check("the others end", [run.processes[r].wait(timeout=60) for r in ranks] == [0] * len(ranks))
-    for reader in run.readers:
-        reader.join()
+    run.join()
     last = max(x["step"] for x in run.steps)
     wanted = Run("--steps", str(last)).end()
     check("every step", {x["step"] for x in run.steps} == set(range(1, last + 1)))

@@ -3,16 +3,16 @@
 In: image.npy, w.safetensors with the weights "bn." + these names, and the lines of the trainer in `out`.
 """
 import json
-import struct
+import os
 import sys
 
 import numpy as np
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+from stored import read  # noqa: E402
+
 names, biased = sys.argv[1:5], sys.argv[5:] == ["biased"]
-raw = open("w.safetensors", "rb").read()
-n = struct.unpack("<Q", raw[:8])[0]
-w = {k: np.frombuffer(raw[8 + n + v["data_offsets"][0]:8 + n + v["data_offsets"][1]], "f4").reshape(v["shape"])
-     for k, v in json.loads(raw[8:8 + n]).items() if k != "__metadata__"}
+w = read("w.safetensors")
 x = np.einsum("nchw,oc->nohw", np.load("image.npy").astype("f8"), w["w"].reshape(w["w"].shape[:2]).astype("f8"))
 wide, gain, bias, mean, var, want = lambda a: a[:, None, None], np.ones(3), np.zeros(3), np.zeros(3), np.ones(3), []
 for s in range(4):

@@ -4,11 +4,9 @@ The run ends with exit code 6 within seconds, no process is left, and the folder
 checkpoint.  From there 4 ranks continue to the bits of an undisturbed run, and 3 ranks to its weights except for
 rounding.
 """
-import json
 import os
 import random
 import signal
-import struct
 import subprocess
 import sys
 import tempfile
@@ -16,19 +14,13 @@ import time
 
 import numpy as np
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+from stored import read_all  # noqa: E402
+
 MODEL = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../examples/mlp.apc")
 DATA = ["--data", "x=@x.npy", "--data", "labels=@y.npy"]
 FURTHER = 5     # steps after the checkpoint
 IN_TIME = 5.0   # seconds from the kill to the end: the watchdog has 2, the machine may be busy
-
-
-def load(path):
-    raw = open(path, "rb").read()
-    n = struct.unpack("<Q", raw[:8])[0]
-    head = json.loads(raw[8:8 + n])
-    meta = head.pop("__metadata__", {})
-    return meta, {k: np.frombuffer(raw[8 + n + v["data_offsets"][0]:8 + n + v["data_offsets"][1]], "f4")
-                  for k, v in head.items()}
 
 
 def children(pid):
@@ -64,7 +56,7 @@ def killed_run(rng):
     assert "rank" in said, said
     assert not any(os.path.exists(f"/proc/{r}") for r in ranks), "a rank is left"
     assert os.listdir("kept") == ["checkpoint.safetensors"], os.listdir("kept")
-    return int(load("kept/checkpoint.safetensors")[0]["steps"]), took
+    return int(read_all("kept/checkpoint.safetensors")[0]["steps"]), took
 
 
 def main(apc, times, seed):
@@ -88,7 +80,7 @@ def main(apc, times, seed):
         for ranks in 4, 3:
             run(f"./train{ranks}", "--steps", steps, *DATA, "--resume", "kept", "--save", f"on{ranks}.safetensors")
         assert open("straight.safetensors", "rb").read() == open("on4.safetensors", "rb").read(), f"after step {made}"
-        want, got = load("straight.safetensors")[1], load("on3.safetensors")[1]
+        want, got = read_all("straight.safetensors")[1], read_all("on3.safetensors")[1]
         for name in want:
             apart = np.linalg.norm(want[name] - got[name]) / np.linalg.norm(want[name])
             assert apart < 1e-3, (name, apart)

@@ -14,23 +14,7 @@ entry main(x: f32[batch, 6, 12]) {
   output y = matmul(h, c)
 }
 M
-cat >own.py <<'P'
-import json, struct
-import numpy as np
-def read(path):
-    raw = open(path, "rb").read()
-    n = struct.unpack("<Q", raw[:8])[0]
-    head = {k: v for k, v in json.loads(raw[8:8 + n]).items() if k != "__metadata__"}
-    return {k: np.frombuffer(raw[8 + n:][slice(*v["data_offsets"])], "<f4").reshape(v["shape"]) for k, v in head.items()}
-def write(path, tensors):
-    head, at = {}, 0
-    for k, v in tensors.items():
-        head[k] = {"dtype": "F32", "shape": list(v.shape), "data_offsets": [at, at + v.nbytes]}
-        at += v.nbytes
-    text = json.dumps(head).encode()
-    text += b" " * (-len(text) % 8)
-    open(path, "wb").write(struct.pack("<Q", len(text)) + text + b"".join(np.ascontiguousarray(v).tobytes() for v in tensors.values()))
-P
+export PYTHONPATH=$source_dir/tests PYTHONDONTWRITEBYTECODE=1 # stored.py
 /usr/bin/python3 -c '
 import numpy as np
 r = np.random.default_rng(0)
@@ -71,14 +55,14 @@ check "resumed" cmp adapter.safetensors again.safetensors
 
 # The file of adapters; weights with adapters added; both compute the same.
 check "files" /usr/bin/python3 -c '
-import own, numpy as np
-a, m = own.read("adapter.safetensors"), own.read("merged.safetensors")
+import stored, numpy as np
+a, m = stored.read("adapter.safetensors"), stored.read("merged.safetensors")
 assert sorted(m) == ["b", "c", "wo", "wq"], sorted(m)
 assert {k: v.shape for k, v in a.items() if "wq" in k or "wo" in k} == {"wq.lora_A": (3, 12), "wq.lora_B": (2, 10, 3),
     "wq.lora_scale": (), "wo.lora_A": (3, 10, 2), "wo.lora_B": (16, 3), "wo.lora_scale": ()}, a.keys()
 assert a["wq.lora_scale"] == 2 and a["c.lora_scale"] == 1 and all(abs(v).max() > 0 for v in a.values())
 peft = {"base_model.model." + k: v for k, v in a.items() if "scale" not in k and k[0] == "w"}
-own.write("peft.safetensors", peft), own.write("bad.safetensors", {k: v[:, :2] if k == "c.lora_A" else v for k, v in a.items()})'
+stored.write("peft.safetensors", peft), stored.write("bad.safetensors", {k: v[:, :2] if k == "c.lora_A" else v for k, v in a.items()})'
 ask="--dim batch=32 --input x=@x.npy -q"
 # shellcheck disable=SC2086
 {
@@ -101,9 +85,9 @@ expect 0 "trains 7 of 10 weights" "$apc" plan net.apc ${train/-q /} $lora --trai
 expect 0 "" ./more --steps 1 $data --json --save-lora more.safetensors
 }
 check "it begins with the trained loss" /usr/bin/python3 -c '
-import json, own
+import json, stored
 first, fresh = json.loads(open("out").readline())["loss"], float(open("want.txt").readline())
-assert first < fresh - .05 and own.read("more.safetensors").keys() == own.read("adapter.safetensors").keys()'
+assert first < fresh - .05 and stored.read("more.safetensors").keys() == stored.read("adapter.safetensors").keys()'
 # shellcheck disable=SC2086
 {
 expect 2 "no product has a weight of that name" "$apc" plan net.apc $train --lora 'x*:rank=2'
@@ -137,8 +121,8 @@ expect_err "--weights-dtype is not built yet for --lora"
 }
 check "data is as before" cmp x.npy kept.npy
 check "averages and alpha" /usr/bin/python3 -c '
-import own, numpy as np
-now, ema, now9, ema9 = (own.read(n + ".safetensors") for n in ("now", "ema", "now9", "ema9"))
+import stored, numpy as np
+now, ema, now9, ema9 = (stored.read(n + ".safetensors") for n in ("now", "ema", "now9", "ema9"))
 assert sorted(ema) == sorted(ema9) == ["b", "c", "wo", "wq"], sorted(ema)
 assert all(np.allclose(now[k], ema[k], atol=1e-6) for k in now)
 assert (now9["b"] == ema9["b"]).all() and all(0 < abs(now9[k] - ema9[k]).max() < .2 for k in ("c", "wo", "wq"))
@@ -161,9 +145,9 @@ expect 2 "weight 'c' cannot have an adapter: it is tied to 'e'" "$apc" plan use.
 
 # Files of adapters with tensors that would be left out, or are no adapters.
 /usr/bin/python3 -c '
-import own, numpy as np
+import stored, numpy as np
 a = {"c.lora_A": np.ones((2, 16), "f4"), "c.lora_B": np.ones((5, 2), "f4"), "c.lora_scale": np.ones((), "f4")}
-def put(name, **more): own.write(name + ".safetensors", {k: v for k, v in {**a, **{k.replace("__", "."): v for k, v in more.items()}}.items() if v is not None})
+def put(name, **more): stored.write(name + ".safetensors", {k: v for k, v in {**a, **{k.replace("__", "."): v for k, v in more.items()}}.items() if v is not None})
 put("only_b", b__lora_B=a["c.lora_B"]), put("only_a", c__lora_B=None), put("magnitude", c__lora_magnitude_vector=np.ones(5, "f4"))
 put("infinite", c__lora_scale=np.float32(np.inf).reshape(())), put("vector", c__lora_scale=np.ones(1, "f4"))
 put("high", c__lora_A=np.ones((4097, 16), "f4"), c__lora_B=np.ones((5, 4097), "f4"))

@@ -3,28 +3,8 @@
 # Formulas are checked by `apc verify`, which has them a second time, and against numpy; plans against one rank.
 . "$(dirname "$0")/lib.sh"
 . "$source_dir/tests/cli/train_lib.sh"
-cat >net.apc <<'M'
-dim batch
-entry main(x: f32[batch, 12]) {
-  weight a : f32[20, 12] = normal(0.3)
-  weight ab : f32[20] = normal(0.1)
-  weight b : f32[16, 20] = normal(0.3)
-  weight c : f32[5, 16] = normal(0.3)
-  h = tanh(einsum("bi,oi->bo", x, a) + ab)
-  h = tanh(einsum("bi,oi->bo", h, b))
-  output y = einsum("bi,oi->bo", h, c)
-}
-M
-cat >own.py <<'P'
-import json, struct, sys
-import numpy as np
-def read(path):
-    raw = open(path, "rb").read()
-    n = struct.unpack("<Q", raw[:8])[0]
-    head = {k: v for k, v in json.loads(raw[8:8 + n]).items() if k != "__metadata__"}
-    kinds = {"F32": "<f4", "BF16": "<u2"}
-    return {k: np.frombuffer(raw[8 + n:][slice(*v["data_offsets"])], kinds[v["dtype"]]).reshape(v["shape"]) for k, v in head.items()}
-P
+cp "$source_dir/tests/cli/optimizers.apc" net.apc
+export PYTHONPATH=$source_dir/tests PYTHONDONTWRITEBYTECODE=1 # stored.py
 /usr/bin/python3 -c '
 import numpy as np
 r = np.random.default_rng(0)
@@ -96,8 +76,8 @@ expect 0 "" ./trainer --steps 3 $data --resume at2 --save-ema again.safetensors
 }
 check "resumed averages" cmp e3.safetensors again.safetensors
 cat >average.py <<'P'
-import own
-w, e = ([own.read(f"{k}{s}.safetensors") for s in (1, 2, 3)] for k in "we")
+import stored
+w, e = ([stored.read(f"{k}{s}.safetensors") for s in (1, 2, 3)] for k in "we")
 want = {k: .75 * (.75 * w[0][k].astype("f8") + .25 * w[1][k]) + .25 * w[2][k] for k in w[0]}
 assert all((e[0][k] == w[0][k]).all() and abs(e[2][k] - want[k]).max() < 1e-6 for k in want)
 assert any(abs(e[2][k] - w[2][k]).max() > 1e-3 for k in want)
@@ -123,8 +103,8 @@ for kind in f32 bf16 bf16_random; do
   expect 0 "" ./trainer --steps 1500 --data x=@flat.npy --data labels=@flat.npy --shuffle none --checkpoint $kind
 done
 cat >moments.py <<'P'
-import own
-v = {k: own.read(k + "/checkpoint.safetensors")["w:v"] for k in ("f32", "bf16", "bf16_random")}
+import stored
+v = {k: stored.read(k + "/checkpoint.safetensors")["w:v"] for k in ("f32", "bf16", "bf16_random")}
 v = {k: (x.astype("u4") << 16).view("f4") if x.dtype == "u2" else x for k, x in v.items()}
 exact, nearest, random = (v[k].mean() for k in ("f32", "bf16", "bf16_random"))
 assert nearest < .5 * exact and abs(random / exact - 1) < .02, (exact, nearest, random)
