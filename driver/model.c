@@ -430,12 +430,12 @@ static void say_trained(const ModelOptions *o, const Model *model, const TrainRe
                    r->all, show_rounded(o->arena, r->elements), show_rounded(o->arena, r->all_elements));
 }
 
-bool model_passes(const ModelOptions *o, Model *model, const DeviceTraits *device) {
-  driver_watch_stage(&o->watch, o->arena, "Simplifying", "%s", model->path);
-  TrainReport report = {0};
+/* Runs these passes (NULL: all) as the options of the model say. */
+static bool run_passes(const ModelOptions *o, Model *model, const DeviceTraits *device, const char *passes,
+                       TrainReport *report) {
   TrainOptions train = {0};
   if (o->train) train = *o->train;
-  train.facts = &model->facts, train.report = &report, train.lora = o->lora;
+  train.facts = &model->facts, train.report = report, train.lora = o->lora;
   PassOptions options = {.device = device,
                          .train = o->train ? &train : NULL,
                          .lora = o->lora,
@@ -446,8 +446,27 @@ bool model_passes(const ModelOptions *o, Model *model, const DeviceTraits *devic
                          .times = o->times,
                          .dump = stderr,
                          .checks = o->checks};
+  return pipeline_run(model->m, passes, &options, o->diags);
+}
+
+bool model_passes_until(const ModelOptions *o, Model *model, const DeviceTraits *device, const char *last) {
+  Text list = {.arena = o->arena};
+  const char *const *names = pipeline_names();
+  for (bool found = false; *names && !found; names++) {
+    text_printf(&list, "%s%s", list.n ? "," : "", *names);
+    found = strcmp(*names, last) == 0;
+  }
+  ModelOptions quiet = *o;
+  quiet.print_after = NULL, quiet.times = NULL, quiet.checks = NULL; /* what the passes of the program said */
+  TrainReport report = {0};
+  return run_passes(&quiet, model, device, text_str(&list), &report);
+}
+
+bool model_passes(const ModelOptions *o, Model *model, const DeviceTraits *device) {
+  driver_watch_stage(&o->watch, o->arena, "Simplifying", "%s", model->path);
+  TrainReport report = {0};
   model->nentries = 0; /* training adds an entry */
-  bool ok = pipeline_run(model->m, NULL, &options, o->diags) && find_entries(o, model);
+  bool ok = run_passes(o, model, device, NULL, &report) && find_entries(o, model);
   if (ok && o->train) say_trained(o, model, &report);
   return ok;
 }

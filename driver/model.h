@@ -104,6 +104,8 @@ void model_free(Model *model);
 
 /* Runs the level-1 passes (passes/pipeline.h); false after diagnostics. */
 bool model_passes(const ModelOptions *o, Model *model, const DeviceTraits *device);
+/* The same up to the pass `last`, silently: for its text. */
+bool model_passes_until(const ModelOptions *o, Model *model, const DeviceTraits *device, const char *last);
 
 /* With --train: runs only the training pass, so that the trained model can be compared with the result of all passes.
  * False after diagnostics. */

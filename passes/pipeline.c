@@ -33,6 +33,9 @@ static bool where_16_bits_widen(const DeviceTraits *d) { return !device_multipli
 static bool run_views(Module *m, const PassOptions *o, Diags *diags) {
   return o->train ? true : pass_views(m, diags); /* trained weights are kept whole: train/train.c */
 }
+static bool run_recognise(Module *m, const PassOptions *o, Diags *diags) {
+  return pass_recognise(m, o->train ? train_marks(m, o->train, diags) : NULL, diags);
+}
 static bool run_train(Module *m, const PassOptions *o, Diags *diags) { return train_step(m, o->train, diags); }
 static bool run_lora(Module *m, const PassOptions *o, Diags *diags) { return lora_apply(m, o->lora, diags); }
 static bool run_narrow(Module *m, const PassOptions *o, Diags *diags) { return pass_narrow(m, o->floats, diags); }
@@ -54,7 +57,7 @@ static const Pass passes[] = {
     {"channels_last", NULL, by_convolutions, false, KEEPS_FIELD, run_channels_last},
     {"rows", pass_rows, NULL, false, KEEPS_FIELD, NULL},
     {"views", NULL, NULL, false, KEEPS_FIELD, run_views},
-    {"recognise", pass_recognise, NULL, false, KEEPS_REALS, NULL},
+    {"recognise", NULL, NULL, false, KEEPS_REALS, run_recognise},
     {"heads", NULL, NULL, false, KEEPS_FIELD, run_heads},
     {"joined", NULL, NULL, false, KEEPS_FIELD, run_joined},
     {"train", NULL, NULL, false, KEEPS_NOTHING, run_train},

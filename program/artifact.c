@@ -113,23 +113,24 @@ static bool step(const Artifact *a, ArtifactTrailer *t) {
   return true;
 }
 
-int artifact_worlds(const Artifact *a, uint32_t worlds[]) {
-  ArtifactTrailer t = {.offset = a->first, .bytes = a->offset + a->bytes - a->first};
+/* Lists the numbers of ranks of the first Program, which is open, and of those after it. */
+static RtStatus list_worlds(ArtifactTrailer t, const char *name, Artifact *a, RtError *error) {
   Artifact one = {.fd = a->fd};
-  int n = 0;
-  for (bool more = true; more && n < ARTIFACT_MOST_WORLDS;) {
-    RtError unread = {0};
-    if (open_at(&t, "the program", true, &one, &unread)) more = false;
-    else worlds[n++] = one.program.ranks, more = step(&one, &t);
+  a->worlds[a->n_worlds++] = a->program.ranks;
+  RtStatus status = RT_OK;
+  for (const Artifact *last = a; status == RT_OK && a->n_worlds < ARTIFACT_MOST_WORLDS && step(last, &t); last = &one) {
     close_image(&one);
+    status = open_at(&t, name, true, &one, error);
+    if (status == RT_OK) a->worlds[a->n_worlds++] = one.program.ranks;
   }
-  return n;
+  close_image(&one);
+  return status;
 }
 
 static RtStatus no_such_world(const Artifact *a, const char *name, int ranks, RtError *error) {
-  uint32_t worlds[ARTIFACT_MOST_WORLDS];
   char text[300] = "";
-  int n = artifact_worlds(a, worlds);
+  const uint32_t *worlds = a->worlds;
+  const int n = a->n_worlds;
   size_t used = 0;
   for (int i = 0; i < n && used < sizeof text; i++)
     used += (size_t)snprintf(text + used, sizeof text - used, "%s%u", i ? i + 1 < n ? ", " : " and " : "", worlds[i]);
@@ -164,6 +165,7 @@ static RtStatus open_either(const char *path, const char *name, int ranks, bool 
   if (status) return status;
   out->first = t.offset;
   status = open_at(&t, name, tables_only, out, error);
+  if (status == RT_OK) status = list_worlds(t, name, out, error);
   return status || !ranks ? status : find_ranks(&t, name, ranks, tables_only, out, error);
 }
 

@@ -47,6 +47,8 @@ typedef struct Artifact {
   uint64_t first;             /* offset of the first image; equal to `offset` for the first Program */
   FileStamp stamp;
   Program program;
+  int n_worlds;
+  uint32_t worlds[ARTIFACT_MOST_WORLDS]; /* numbers of ranks of all Programs of the file, in their order */
 } Artifact;
 
 /* Opens an executable and its Program.  artifact_open maps the image; artifact_open_tables reads only the tables, so
@@ -58,10 +60,6 @@ RtStatus artifact_open_tables(const char *path, const char *name, Artifact *out,
 RtStatus artifact_open_for(const char *path, const char *name, int ranks, bool tables_only, Artifact *out,
                            RtError *error);
 void artifact_close(Artifact *a); /* a zeroed one is allowed */
-
-/* Gives the numbers of ranks of all Programs of the artifact, in their order; returns how many there are, at most
- * ARTIFACT_MOST_WORLDS.  0 if the file can no longer be read. */
-int artifact_worlds(const Artifact *a, uint32_t worlds[]);
 
 /* Computes the hash of ProgramBlob.hash, of a file or of an embedded blob.  Reads, never maps.  False with errno set.
  * `beats` (NULL is allowed) grows with the bytes read. */

@@ -176,18 +176,8 @@ static bool write_text(Tool *t, const char *file, const char *text) {
 /* Writes the module after one pass: reads the model again and runs the passes up to that one. */
 static bool write_after_pass(Tool *t, Build *b, const Emit *e) {
   Model model;
-  Text list = {.arena = t->arena};
-  const char *const *names = pipeline_names();
-  for (bool found = false; *names && !found; names++) {
-    text_printf(&list, "%s%s", list.n ? "," : "", *names);
-    found = strcmp(*names, e->pass) == 0;
-  }
-  bool ok = tool_model(t, b->model.path, &model) && pipeline_run(model.m, text_str(&list),
-                                                                 &(PassOptions){.device = b->options.target->device,
-                                                                                .floats = b->options.model.floats,
-                                                                                .verify = true,
-                                                                                .dump = stderr},
-                                                                 t->diags);
+  bool ok = tool_model(t, b->model.path, &model) &&
+            model_passes_until(&b->options.model, &model, b->options.target->device, e->pass);
   const char *text = ok ? driver_ir_file_text(t->arena, model.m, e->file) : "";
   model_free(&model);
   return ok && write_text(t, e->file, text);

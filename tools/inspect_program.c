@@ -25,10 +25,8 @@ static json_t *images_json(const Program *p) {
 }
 
 static json_t *worlds_json(const Artifact *a) {
-  uint32_t worlds[ARTIFACT_MOST_WORLDS];
   json_t *list = json_array();
-  int n = artifact_worlds(a, worlds);
-  for (int i = 0; i < n; i++) json_array_append_new(list, json_integer(worlds[i]));
+  for (int i = 0; i < a->n_worlds; i++) json_array_append_new(list, json_integer(a->worlds[i]));
   return list;
 }
 
@@ -75,11 +73,9 @@ static uint32_t model_weights(const Program *p) {
 
 /* Prints a line for each further number of ranks. */
 static void print_worlds(const Artifact *a) {
-  uint32_t worlds[ARTIFACT_MOST_WORLDS];
-  int n = artifact_worlds(a, worlds);
-  if (n < 2) return;
+  if (a->n_worlds < 2) return;
   printf("  plans    for ");
-  for (int i = 0; i < n; i++) printf("%s%u", i ? ", " : "", worlds[i]);
+  for (int i = 0; i < a->n_worlds; i++) printf("%s%u", i ? ", " : "", a->worlds[i]);
   puts(" ranks; below is the first");
 }
 

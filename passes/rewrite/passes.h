@@ -16,8 +16,9 @@ bool pass_channels_last(Module *m, const DeviceTraits *device, Diags *diags);
 bool pass_rows(Module *m, Diags *diags);
 /* views.c: turns slices, splits and transposes of weights into views of the weights. */
 bool pass_views(Module *m, Diags *diags);
-/* recognise.c: turns norms and attention written as primitive operations into composites. */
-bool pass_recognise(Module *m, Diags *diags);
+/* recognise.c: turns norms and attention written as primitive operations into composites.  `trained`: by weight,
+ * whether a step needs its gradient; NULL: none. */
+bool pass_recognise(Module *m, const bool *trained, Diags *diags);
 /* heads.c: gives projections to and from heads the order of one matrix product. */
 bool pass_heads(Module *m, const DeviceTraits *device, Diags *diags);
 /* dce.c: drops unused operations. */

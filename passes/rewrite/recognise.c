@@ -12,6 +12,8 @@
  * NaN or +inf, which takes the same, keeps its NaN where a guard would have replaced it by 0.  A match lies in one loop
  * body or outside all loops, so that no work moves into a body.
  *
+ * In a training step, a bias that depends on trained weights stays apart: attention has no derivative for it.
+ *
  * Not supported: masks that depend on data and select, or are applied outside a scale; rotary embeddings, softmax or
  * GELU written as primitive operations.
  */
@@ -111,9 +113,21 @@ static Val recognised(Recognise *w, const Op *op) {
   }
 }
 
-static bool recognise(Module *m, const Func *f, Diags *diags) {
-  Recognise w = {rewrite_start(m, f, diags), rewrite_uses(m->arena, f), loops_of(m->arena, f),
-                 derived_ops(m->arena, f)};
+/* Marks operations that depend on trained weights. */
+static const bool *trained_ops(Module *m, const Func *f, const bool *weights) {
+  bool *trained = ARENA_ARRAY(m->arena, bool, f->ops.n + 1);
+  for (size_t i = 0; i < f->ops.n; i++) {
+    const Op *op = &f->ops.items[i];
+    const char *weight = op->kind == OP_param ? op_str(op, AT_name) : NULL;
+    trained[i] = weight && weights[module_param(m, weight) - m->params.items];
+    for (int k = 0; k < op->nin; k++) trained[i] |= trained[f->values.items[op->in[k]].op];
+  }
+  return trained;
+}
+
+static bool recognise(Module *m, const Func *f, const bool *trained, Diags *diags) {
+  Recognise w = {rewrite_start(m, f, diags), rewrite_uses(m->arena, f), loops_of(m->arena, f), derived_ops(m->arena, f),
+                 trained ? trained_ops(m, f, trained) : NULL};
   for (size_t i = 0; i < f->ops.n; i++) {
     const Op *op = &f->ops.items[i];
     Val v = recognised(&w, op);
@@ -124,8 +138,8 @@ static bool recognise(Module *m, const Func *f, Diags *diags) {
   return diags->errors == 0;
 }
 
-bool pass_recognise(Module *m, Diags *diags) {
+bool pass_recognise(Module *m, const bool *trained, Diags *diags) {
   for (size_t k = 0; k < m->funcs.n; k++)
-    if (m->funcs.items[k]->level == 1 && !recognise(m, m->funcs.items[k], diags)) return false;
+    if (m->funcs.items[k]->level == 1 && !recognise(m, m->funcs.items[k], trained, diags)) return false;
   return true;
 }

@@ -15,6 +15,7 @@ typedef struct Recognise {
   const int *uses; /* by old value: reads by operations and outputs */
   Loops loops;
   const bool *derived; /* by operation: derived from constants alone */
+  const bool *trained; /* by operation: depends on a trained weight; NULL without training */
 } Recognise;
 
 /* The patterns; passes/rewrite/recognise_norm.c, recognise_attention.c and recognise_moved.c. */

@@ -117,10 +117,12 @@ static bool is_finite(const Func *f, Val v) {
   }
 }
 
-/* Takes a value added to products of queries and keys as the bias.  A guard is needed unless the value is finite. */
+/* Takes a value added to products of queries and keys as the bias, unless it is trained.  A guard is needed unless the
+ * value is finite. */
 static bool bias_added(const Recognise *w, const Op *op, Scores *s, Val *inner) {
   for (int i = 0; i < 2 && !s->bias; i++) {
     const Op *scores = op_of(w->r.old, op->in[i]);
+    if (w->trained && w->trained[w->r.old->values.items[op->in[1 - i]].op]) continue;
     bool product = scores->kind == OP_dot || scores->kind == OP_mul || scores->kind == OP_div;
     if (!product || w->uses[op->in[i]] != 1 || (!s->guarded && !is_finite(w->r.old, op->in[1 - i]))) continue;
     *inner = op->in[i], s->bias = op->in[1 - i];

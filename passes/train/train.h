@@ -100,6 +100,8 @@ typedef struct TrainWeights {
 /* True if all weights named by the user exist; else false after a diagnostic. */
 bool train_check_rules(const TrainWeights *w);
 bool train_is_trained(const TrainWeights *w, const Param *p);
+/* Marks the weights of the module whose gradients the step needs, those tied to others included. */
+const bool *train_marks(Module *m, const TrainOptions *o, Diags *diags);
 /* Returns the weight that `name` is tied to; NULL if it is not tied. */
 const char *train_kept(const TrainWeights *w, const char *name);
 /* Returns the weight at the end of the ties of `name`, itself if it is not tied; flips *transposed for each transposed

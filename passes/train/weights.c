@@ -268,6 +268,16 @@ Val train_value(const TrainWeights *w, Builder *b, TrainedList *list, const Op *
   return v ? build_bcast_to(b, v, type->rank, type->dims) : 0;
 }
 
+const bool *train_marks(Module *m, const TrainOptions *o, Diags *diags) {
+  const TrainWeights w = {m, o, diags};
+  bool *marks = ARENA_ARRAY(m->arena, bool, m->params.n + 1);
+  for (size_t i = 0; i < m->params.n; i++) {
+    const Param *p = &m->params.items[i];
+    marks[i] = train_kept(&w, p->name) || train_is_trained(&w, p);
+  }
+  return marks;
+}
+
 /* ---- report */
 
 static int64_t elements_of(const Param *p) {

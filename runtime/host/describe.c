@@ -165,19 +165,15 @@ static const char *cpu_sets(const Program *p) {
 
 /* The numbers of ranks that the artifact has Programs for. */
 static json_t *describe_worlds(const Artifact *a) {
-  uint32_t worlds[ARTIFACT_MOST_WORLDS];
   json_t *list = json_array();
-  int n = artifact_worlds(a, worlds);
-  for (int i = 0; i < n; i++) list = add(list, json_integer(worlds[i]));
+  for (int i = 0; i < a->n_worlds; i++) list = add(list, json_integer(a->worlds[i]));
   return list;
 }
 
 static void print_worlds(const Artifact *a, Text *t) {
-  uint32_t worlds[ARTIFACT_MOST_WORLDS];
-  int n = artifact_worlds(a, worlds);
-  if (n < 2) return;
+  if (a->n_worlds < 2) return;
   text_add(t, "plans for");
-  for (int i = 0; i < n; i++) text_printf(t, "%s %u", i ? "," : "", worlds[i]);
+  for (int i = 0; i < a->n_worlds; i++) text_printf(t, "%s %u", i ? "," : "", a->worlds[i]);
   text_add(t, " ranks (--ranks)\n");
 }
 

@@ -1,5 +1,6 @@
 /* runtime/host/launch.c - the part of apc_runtime.h for launchers. */
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "base/lost_pages.h"
@@ -29,9 +30,7 @@ static RtStatus choose_world(const Launch *p, Artifact *a, RtError *error) {
     *a = other;
     return RT_OK;
   }
-  uint32_t worlds[ARTIFACT_MOST_WORLDS];
-  if (artifact_worlds(a, worlds) > 1)
-    return rt_error(error, status, "%s started %d processes: %s", p->by, p->world, none.text);
+  if (a->n_worlds > 1) return rt_error(error, status, "%s started %d processes: %s", p->by, p->world, none.text);
   return rt_error(error, RT_USAGE,
                   "%s started %d processes, but this program was compiled for %u rank%s; start as many, or compile it "
                   "with another --target",
@@ -63,7 +62,8 @@ static Regroup regroup_of(const ApcLaunch *l, uint32_t *worlds) {
                .worlds = worlds,
                .argv = l->argv};
   if (artifact_open_tables("/proc/self/exe", "this program", &a, &none)) return r;
-  r.n_worlds = artifact_worlds(&a, worlds);
+  r.n_worlds = a.n_worlds;
+  memcpy(worlds, a.worlds, sizeof a.worlds);
   artifact_close(&a);
   return r;
 }

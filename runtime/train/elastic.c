@@ -54,7 +54,8 @@ ApcStatus elastic_open(ApcModel *m, const Training *t, Series *series, Elastic *
   *e = (Elastic){
       .m = m, .t = t, .series = series, .full = apc_ranks(m), .fds = {-1, -1}, .steps = {-1, -1}, .newest = -1};
   e->stuck_at = -1;
-  e->n_worlds = artifact_worlds(&m->artifact, e->worlds);
+  e->n_worlds = m->artifact.n_worlds;
+  memcpy(e->worlds, m->artifact.worlds, sizeof e->worlds);
   m->elastic = true;
   return make_copies(e);
 }

@@ -284,9 +284,9 @@ static ApcStatus write_last(Run *r, bool last, ApcStatus code) {
 
 /* True if processes wait, and there is a plan for more ranks. */
 static bool has_place(const Run *r, int now) {
-  uint32_t worlds[ARTIFACT_MOST_WORLDS];
+  const Artifact *a = &r->m->artifact;
   const int waiting = regroup_waiting(r->t->checkpoint);
-  return waiting && regroup_world(worlds, artifact_worlds(&r->m->artifact, worlds), now + waiting) > now;
+  return waiting && regroup_world(a->worlds, a->n_worlds, now + waiting) > now;
 }
 
 /* For the ranks of a launcher: ends the round if ranks leave, or if others wait at a checkpoint and there is a plan for

@@ -123,6 +123,27 @@ entry main(x: f32[batch, 12]) {
 M
 expect 0 "" "$apc" verify hidden.apc -q --train own --batch 8 --target cpux2 --pp 2 --micro-batches 4
 check "it is not proved" grep -Eq "^proved .*the parallel program computes the model" out
+
+# A bias of attention that is trained stays outside of it; one that is not trained does not.
+cat >biased.apc <<'M'
+import nn
+dim batch
+entry main(x: f32[batch, 6, 8]) {
+  weight table : f32[2, 6, 6] = normal(0.5)
+  q = split_heads(x, 2, 4) as "q"
+  k = split_heads(x, 2, 4) as "k"
+  v = split_heads(x, 2, 4) as "v"
+  share = softmax(einsum("bhsk,bhtk->bhst", q, k) + table)
+  output y = merge_heads(einsum("bhst,bhtk->bhsk", share, v), 3) as "out"
+}
+M
+expect 0 "" "$apc" verify biased.apc -q --train mse --batch 8 --target cpux2 --tp 2
+expect 0 "" "$apc" plan biased.apc -q --train mse --batch 8 --target cpux2 --emit=ir:recognise=-
+check "attention hides a trained bias" test "$(grep -c "= attention " out)" = 0
+expect 0 "" "$apc" plan biased.apc -q --train mse --freeze table --batch 8 --target cpux2 --emit=ir:recognise=-
+check "attention has no bias" grep -q "= attention .*%table" out
+expect 0 "" "$apc" plan biased.apc -q --train mse --batch 8 --target cpux2 --emit=ir:train=-
+check "the text is not that of the step" grep -q "= read {name=\"table\"}" out
 cat >pairs.apc <<'M'
 import nn
 dim batch
@@ -239,4 +260,4 @@ expect 0 "" "$apc" plan $mlp --train mse --dtype f16 --target dgx-1-v100-32gbx2 
 expect_json 'd["breakdown_us"]["optimizer"] > 0'
 expect 5 "models with loops cannot be trained yet" "$apc" plan "$source_dir/examples/lstm.apc" --train cross_entropy
 }
-summary 138 112
+summary 145 119
