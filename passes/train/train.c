@@ -281,6 +281,7 @@ bool train_step(Module *m, const TrainOptions *o, Diags *diags) {
   Loss loss;
   const Func *eval = NULL, *f = o ? find_entry(m, &eval, diags) : NULL;
   if (!f) return !o;
+  if (!train_unroll(m, &f, diags) || (eval && !train_unroll(m, &eval, diags))) return false;
   const TrainWeights w = {m, o, diags};
   if (!train_check_rules(&w)) return false;
   Rewrite r = rewrite_start(m, f, diags);

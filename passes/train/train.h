@@ -131,6 +131,9 @@ bool train_find_drops(const TrainWeights *w, const Func *f, double **rates, int 
 /* The branch of addition `name`, dropped in some rows of its first dimension; 0 after an error. */
 Val train_drop_branch(Builder *b, const char *name, int64_t seed, double rate, Val branch, Val steps);
 
+/* unroll.c: replaces the function by one without loops, whose rounds must be known.  False after a diagnostic. */
+bool train_unroll(Module *m, const Func **f, Diags *diags);
+
 /* pieces.c: returns the sum of two gradients of one value as a concatenation, if both are padded with zeros where the
  * other has elements; else 0. */
 Val train_join_pieces(Builder *b, Val one, Val other);

@@ -1,6 +1,6 @@
 #!/bin/bash
-# Layers in training: residual branches that are dropped at random, and deeper models that start from the weights of
-# ones with fewer layers.
+# Layers in training: residual branches dropped at random; deeper models that start from the weights of
+# ones with fewer layers; layers that share weights, in stages; loops.
 . "$(dirname "$0")/lib.sh"
 . "$source_dir/tests/cli/train_lib.sh"
 
@@ -80,4 +80,48 @@ expect 2 "division by 0" "$apc" plan $gpt2 -q --weights two.safetensors --map 'l
 expect 2 "more than one '*'" "$apc" plan $gpt2 -q --weights two.safetensors --map '*.*:*'
 expect 2 "--map needs --weights FILE or a folder" "$apc" plan $gpt2 -q --map 'layers:h'
 }
-summary 40 20
+# One layer used four times (ALBERT), in stages, and loops: the weights of one rank, under every plan.
+cat >shared.apc <<'M'
+dim batch
+fn layer(x, w, b) { return x + tanh(matmul(x, w) + b) }
+entry main(x: f32[batch, 12]) {
+  weight w : f32[12, 12] = normal(0.3)
+  weight b : f32[12] = zeros
+  x = layer(layer(layer(layer(x, w, b), w, b), w, b), w, b)
+  output y = x
+}
+M
+train_rows
+lstm="$source_dir/examples/lstm.apc -D layers=2 -D d=6 -D hidden=8 -D vocab=24 --dim seq=5"
+apart() { /usr/bin/python3 -c '
+import json, struct, sys
+import numpy as np
+def load(path):
+    raw = open(path, "rb").read()
+    n = struct.unpack("<Q", raw[:8])[0]
+    return {k: np.frombuffer(raw[8 + n + v["data_offsets"][0]:8 + n + v["data_offsets"][1]], "<f4")
+            for k, v in json.loads(raw[8:8 + n]).items() if k != "__metadata__"}
+a, b = load(sys.argv[1]), load(sys.argv[2])
+assert a.keys() == b.keys() and a
+for k in a: assert np.abs(a[k] - b[k]).max() <= 1e-5 * np.abs(b[k]).max() + 1e-7, k' "$@"; }
+same_weights() { # same_weights MODEL LOSS DATA CUT...
+  local model=$1 loss=$2 data=$3 cut
+  shift 3
+  for cut in "--target cpu" "$@"; do
+    # shellcheck disable=SC2086
+    {
+    expect 0 "" "$apc" compile $model -q --train $loss --optimizer 'sgd(lr=0.1)' --batch 4 $cut -o trainer
+    expect 0 "" ./trainer --steps 3 $data --save got.safetensors
+    }
+    [ "$cut" = "--target cpu" ] && cp got.safetensors want.safetensors
+    check "$cut: the weights of one rank" apart got.safetensors want.safetensors
+  done
+}
+same_weights shared.apc mse "--data x=@x.npy --data labels=@y.npy" "--target cpux2 --pp 2 --micro-batches 2" "--target cpux4 --pp 4 --micro-batches 2"
+same_weights "$lstm" cross_entropy "--data tokens=@t.bin" "--target cpux2 --dp 2" "--target cpux2 --pp 2 --micro-batches 2"
+# shellcheck disable=SC2086
+{
+expect 0 "gradients and differences" "$apc" verify $lstm -q --train cross_entropy --batch 4 --target cpux2 --dp 2
+expect 5 "the number of its rounds is not known; bind the dimension" "$apc" plan ${lstm% --dim*} -q --train cross_entropy --batch 4
+}
+summary 60 30
