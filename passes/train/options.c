@@ -227,10 +227,9 @@ bool optimizer_parse(Arena *a, const char *text, Optimizer *o, Diags *d) {
   if (!find_kind(text, n, o, d)) return false;
   defaults(a, o);
   Reading reading = {.o = o};
-  if (!each_setting(a, "--optimizer", text, at + n, set, &reading, d) || !check_effects(text, &reading, d))
-    return false;
+  if (!each_setting(a, "--optimizer", text, at + n, set, &reading, d)) return false;
   complete(o);
-  return check_together(text, o, d);
+  return check_together(text, o, d) && check_effects(text, &reading, d);
 }
 
 /* ---- losses */
