@@ -258,6 +258,8 @@ static bool import_onnx(const ModelOptions *o, OnnxFile *file, bool planned, Mod
                                .operators = &rules,
                                .training = o->train != NULL,
                                .weights = weights,
+                               .weight_name = driver_maps_name,
+                               .weight_maps = o->maps,
                                .trained = o->train ? o->train->optimizer.train : NULL,
                                .rules = o->train ? o->train->rules : NULL,
                                .facts = &model->facts,
@@ -343,6 +345,26 @@ static bool load_file(const ModelOptions *o, Model *model) {
 
 /* ---- the loaded model */
 
+/* Weights with a name of --map are trained apart, also if several start as one tensor. */
+static void set_apart(const ModelOptions *o, Model *model) {
+  for (size_t i = 0; i < model->m->params.n; i++) {
+    const char *name = model->m->params.items[i].name;
+    if (strcmp(driver_maps_name(o->maps, name), name) != 0) ARENA_PUSH(model->m->arena, &model->facts.apart, name);
+  }
+}
+
+/* Points the weights at those of --weights, and says what names do not. */
+static bool take_weights(const ModelOptions *o, Model *model) {
+  size_t renamed = 0;
+  if (!o->weights || o->weights_named) return true;
+  if (!driver_weights_from_file(model->m, o->weights, o->maps, o->train != NULL, &renamed, o->diags)) return false;
+  if (o->maps) set_apart(o, model);
+  if (o->maps)
+    driver_watch_say(&o->watch, o->arena, "Weights", "%zu of %zu from tensors of other names (--map)%s", renamed,
+                     model->m->params.n, o->train ? "; moments and averages start anew" : "");
+  return true;
+}
+
 static bool is_called(const Module *m, const char *name) {
   for (size_t k = 0; k < m->funcs.n; k++)
     for (size_t i = 0; i < m->funcs.items[k]->ops.n; i++) {
@@ -380,11 +402,9 @@ static void seed_weights(const ModelOptions *o, Module *m) {
 bool model_load(const ModelOptions *o, Model *model) {
   *model = (Model){.path = o->path, .name = model_name(o->arena, o->path), .kind = model_kind(o->path)};
   driver_watch_stage(&o->watch, o->arena, "Reading", "%s", o->path);
-  bool ok =
-      load_file(o, model) && (!o->watch.loaded || o->watch.loaded(o->watch.context, model->m)) &&
-      (!o->weights || o->weights_named || driver_weights_from_file(model->m, o->weights, o->train != NULL, o->diags)) &&
-      bind_shapes(o, model->m) && bind_batch(o, model->m) && set_hints(o, model) && verify_module(model->m, o->diags) &&
-      operators_kernels(o, model->m) && find_entries(o, model);
+  bool ok = load_file(o, model) && (!o->watch.loaded || o->watch.loaded(o->watch.context, model->m)) &&
+            take_weights(o, model) && bind_shapes(o, model->m) && bind_batch(o, model->m) && set_hints(o, model) &&
+            verify_module(model->m, o->diags) && operators_kernels(o, model->m) && find_entries(o, model);
   if (ok && o->seeded) seed_weights(o, model->m);
   return ok && driver_pack_weights(o, model) && (!o->packed || find_entries(o, model));
 }
@@ -425,6 +445,8 @@ static void say_left(const ModelOptions *o, const TrainReport *r) {
 static void say_trained(const ModelOptions *o, const Model *model, const TrainReport *r) {
   for (size_t i = 0; i < model->facts.said.n; i++)
     driver_watch_say(&o->watch, o->arena, "Training", "%s", model->facts.said.items[i]);
+  for (size_t i = 0; i < r->dropped.n; i++)
+    driver_watch_say(&o->watch, o->arena, "Training", "%s", r->dropped.items[i]);
   say_left(o, r);
   driver_watch_say(&o->watch, o->arena, "Training", "trains %" PRId64 " of %" PRId64 " weights, %s of %s", r->weights,
                    r->all, show_rounded(o->arena, r->elements), show_rounded(o->arena, r->all_elements));

@@ -8,6 +8,7 @@
 
 #include "base/diag.h"
 #include "base/temporary.h"
+#include "driver/weight_map.h"
 #include "frontend/dsl/dsl.h"
 #include "ir/ir.h"
 #include "passes/pipeline.h"
@@ -61,6 +62,7 @@ typedef struct ModelOptions {
   const struct PackedForm *packed; /* --weights-dtype; NULL if not given */
   bool weights_unread;             /* with it: only the types of weights matter */
   const char *weights;             /* FILE.safetensors that replaces the model's weights; NULL if none */
+  WeightMaps *maps;                /* --map: names of weights in that file; NULL: their own */
   bool weights_named;              /* only the names of weights matter, not their values */
   bool graph;  /* an ONNX file is its graph, even if apc kept the model in it that the graph is written from */
   bool seeded; /* --seed */

@@ -31,7 +31,10 @@ static void point_at(Param *p, int blob, const SafetensorsEntry *e) {
 typedef struct Taking {
   Module *m;
   StoredFiles *files;
+  WeightMaps *maps;
   DType *stored; /* by weight: its type in the file */
+  bool *taken;   /* by tensor of the files */
+  size_t renamed;
   bool training, widened;
   Diags *diags;
 } Taking;
@@ -59,19 +62,23 @@ static const char *entry_text(Arena *a, const SafetensorsEntry *e) {
 static bool take(Taking *k, size_t number) {
   Param *p = &k->m->params.items[number];
   k->stored[number] = p->type->dtype;
-  const StoredTensor *t = driver_files_find(k->files, p->name);
+  const char *name = driver_maps_name(k->maps, p->name);
+  const char *from = strcmp(name, p->name) == 0 ? "" : arena_printf(k->diags->arena, " (for weight '%s')", p->name);
+  const StoredTensor *t = driver_files_find(k->files, name);
   if (!t && !p->trainable && driver_files_meta(k->files, "steps"))
     return true; /* a checkpoint has only trained values */
   if (!t)
-    return diag_error(k->diags, DIAG_weights, (Loc){.file = k->files->path}, "the file has no tensor '%s'", p->name);
+    return diag_error(k->diags, DIAG_weights, (Loc){.file = k->files->path}, "the file has no tensor '%s'%s", name,
+                      from);
   StoredFile *file = &k->files->files.items[t->file];
   SafetensorsEntry e = *t->entry;
   bool widened = is_wider(p->type->dtype, e.dtype) && !k->training;
   if (widened) e.dtype = p->type->dtype;
   if (!driver_weight_fits(p, &e))
     return diag_error(k->diags, DIAG_weights, (Loc){.file = file->file->path},
-                      "tensor '%s' does not have the type and shape of the weight: it is %s, the weight is %s", p->name,
-                      entry_text(k->diags->arena, t->entry), weight_text(k->diags->arena, k->m, p));
+                      "tensor '%s'%s does not have the type and shape of the weight: it is %s, the weight is %s", name,
+                      from, entry_text(k->diags->arena, t->entry), weight_text(k->diags->arena, k->m, p));
+  k->taken[t - k->files->items] = true, k->renamed += *from != 0;
   if (file->blob < 0) file->blob = module_blob(k->m, file->file->path, file->file->map.size);
   if (widened) k->stored[number] = t->entry->dtype, k->widened = true;
   point_at(p, file->blob, t->entry);
@@ -87,18 +94,21 @@ static void warn_of_rest(const Taking *k) {
   for (size_t i = 0; i < k->files->n; i++) {
     const StoredTensor *x = &k->files->items[i];
     bool state = driver_files_meta(k->files, "steps") && strchr(x->name, ':');
-    if (!dtype_is_float(x->entry->dtype) || state || module_param(k->m, x->name)) continue;
+    if (!dtype_is_float(x->entry->dtype) || state || k->taken[i]) continue;
     if (left++ < SHOWN) text_printf(&t, "%s'%s'", left > 1 ? ", " : "", x->name);
   }
   if (left > SHOWN) text_printf(&t, " and %zu more", left - SHOWN);
   if (left)
-    diag_warning(k->diags, DIAG_weights, (Loc){.file = k->files->path}, "the model has no weight of this name: %s",
+    diag_warning(k->diags, DIAG_weights, (Loc){.file = k->files->path}, "%s: %s",
+                 k->maps ? "no weight of the model takes this tensor" : "the model has no weight of this name",
                  text_str(&t));
 }
 
-bool driver_weights_from_file(Module *m, const char *path, bool training, Diags *diags) {
-  Taking k = {.m = m, .files = driver_files_open(diags, path), .training = training, .diags = diags};
-  if (!k.files) return false;
+bool driver_weights_from_file(Module *m, const char *path, WeightMaps *maps, bool training, size_t *renamed,
+                              Diags *diags) {
+  Taking k = {.m = m, .maps = maps, .training = training, .diags = diags};
+  if (!driver_maps_check(maps, m, diags) || !(k.files = driver_files_open(diags, path))) return false;
+  k.taken = ARENA_ARRAY(diags->arena, bool, k.files->n + 1);
   k.stored = ARENA_ARRAY(diags->arena, DType, m->params.n + 1);
   bool ok = true;
   for (size_t i = 0; i < m->params.n; i++)
@@ -106,6 +116,7 @@ bool driver_weights_from_file(Module *m, const char *path, bool training, Diags 
     else k.stored[i] = m->params.items[i].type->dtype;
   warn_of_rest(&k);
   driver_files_close(k.files);
+  *renamed = k.renamed;
   return ok && (!k.widened || rewrite_stored(m, k.stored, diags));
 }
 

@@ -1,8 +1,8 @@
 /* ir/training.h - facts about the training of weights that a model's file does not contain.
  *
- * TrainingRules are the user's options: --trainable, --freeze, --tie, --untie, --pad, --train-mode.  TrainingFacts is
- * the knowledge of the model's reader about weights, beyond the module; passes/train applies it.  Names are those of
- * weights.
+ * TrainingRules are the user's options: --trainable, --freeze, --tie, --untie, --pad, --train-mode, --layer-drop.
+ * TrainingFacts is the knowledge of the model's reader about weights, beyond the module; passes/train applies it. Names
+ * are those of weights.
  */
 #ifndef APC_IR_TRAINING_H
 #define APC_IR_TRAINING_H
@@ -27,6 +27,12 @@ typedef struct TrainingPad {
   int64_t row; /* negative: counts from the end */
 } TrainingPad;
 
+/* Residual branches that the step drops, by row, with a probability. */
+typedef struct TrainingDrop {
+  const char *glob;
+  double rate;
+} TrainingDrop;
+
 typedef struct TrainingRules {
   struct {
     TrainingGlob *items;
@@ -48,6 +54,11 @@ typedef struct TrainingRules {
     const char **items;
     size_t n, cap;
   } modes; /* globs of operations that compute as in training */
+  struct {
+    TrainingDrop *items;
+    size_t n, cap;
+  } drops;      /* the last one that fits a branch counts */
+  int64_t seed; /* of their random numbers */
 } TrainingRules;
 
 /* A weight whose slices along some dimensions are equal, because the file repeats a part of it. */

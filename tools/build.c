@@ -149,6 +149,8 @@ static bool weights_file(Tool *t, const char **file) {
   const char *from = option_text(&t->options, OPT_weights);
   const bool named = from && strcmp(from, "ref") != 0 && strcmp(from, "embed") != 0;
   *file = named ? from : NULL;
+  if (!named && option_given(&t->options, OPT_map))
+    return diag_error(t->diags, DIAG_usage_option, (Loc){0}, "--map needs --weights FILE or a folder");
   if (!*file || driver_files_is_path(from)) return true;
   return diag_error(t->diags, DIAG_usage_value, (Loc){0},
                     "option '--weights' takes ref, embed, FILE.safetensors, an .index.json or a folder, not '%s'",
@@ -195,6 +197,7 @@ static bool training_rules(Tool *t, TrainingRules *r) {
       case OPT_freeze: ARENA_PUSH(t->arena, &r->globs, ((TrainingGlob){u->value, false})); break;
       case OPT_untie: ARENA_PUSH(t->arena, &r->untied, u->value); break;
       case OPT_train_mode: ok = add_mode(t, r, u->value) && ok; break;
+      case OPT_layer_drop: ok = tool_layer_drop(t, r, u->value) && ok; break;
       case OPT_pad: ok = add_pad(t, r, u->value) && ok; break;
       case OPT_tie:
         split_binding(t->arena, u->value, strlen(u->value), &tie.kept, &tie.tied);
@@ -209,8 +212,8 @@ static bool training_rules(Tool *t, TrainingRules *r) {
 /* Reads --train and --optimizer; options that only --train gives a meaning are errors without it. */
 static bool train_options(Tool *t, ModelOptions *o) {
   const char *loss = option_text(&t->options, OPT_train);
-  const OptionId of_training[] = {OPT_optimizer, OPT_batch, OPT_zero, OPT_trainable, OPT_freeze,
-                                  OPT_tie,       OPT_untie, OPT_pad,  OPT_train_mode};
+  const OptionId of_training[] = {OPT_optimizer, OPT_batch, OPT_zero, OPT_trainable,  OPT_freeze,
+                                  OPT_tie,       OPT_untie, OPT_pad,  OPT_train_mode, OPT_layer_drop};
   bool sharded = option_given(&t->options, OPT_zero) && strcmp(option_text(&t->options, OPT_zero), "0") != 0;
   for (size_t i = 0; !loss && i < sizeof of_training / sizeof *of_training; i++)
     if (of_training[i] == OPT_zero ? sharded : option_given(&t->options, of_training[i]))
@@ -233,6 +236,7 @@ static bool train_options(Tool *t, ModelOptions *o) {
   train->loss = loss;
   train->rules = rules;
   train->scaled = o->floats == DT_f16;
+  rules->seed = option_int(&t->options, OPT_seed, 0);
   if (!training_rules(t, rules)) return false;
   o->train = train;
   return optimizer_parse(t->arena, option_text(&t->options, OPT_optimizer), &train->optimizer, t->diags);
@@ -272,8 +276,8 @@ static bool model_options(Tool *t, const char *path, ModelOptions *o) {
   o->libraries = texts(t, OPT_op_library, &o->nlibraries);
   o->defines = defines(t, &o->ndefines);
   return o->dims && o->hints && tool_print_after_check(t->diags, o->print_after, NULL) &&
-         weights_file(t, &o->weights) && train_options(t, o) && tool_lora(t, o) && input_values(t, o) &&
-         tool_weights_dtype(t, o);
+         weights_file(t, &o->weights) && tool_weight_maps(t, &o->maps) && train_options(t, o) && tool_lora(t, o) &&
+         input_values(t, o) && tool_weights_dtype(t, o);
 }
 
 bool tool_model(Tool *t, const char *path, Model *out) {

@@ -25,6 +25,9 @@ bool tool_model_imported(Tool *t, const char *path, Model *out);
 bool tool_model_step(Tool *t, const char *path, int rate, Model *out, const struct TrainOptions **options);
 /* lora.c: reads --lora. */
 bool tool_lora(Tool *t, ModelOptions *o);
+/* layers.c: collects --map; *out is NULL without it.  Reads one --layer-drop.  False after a diagnostic. */
+bool tool_weight_maps(Tool *t, WeightMaps **out);
+bool tool_layer_drop(Tool *t, TrainingRules *r, const char *value);
 /* Returns all NAME=N of an option (--dim, --dim-hint), each once; NULL after a diagnostic. */
 const DimSize *tool_dim_sizes(Tool *t, OptionId id, size_t *count);
 /* Warns about operators that apc does not know; for commands that compute they are errors, and the result is false. */

@@ -26,7 +26,8 @@ static bool open_weights(Tool *t, const char *folder, StoredFiles **files) {
 /* Reads the text as a model and takes the weights of the folder. */
 static bool check_model(Tool *t, const char *path, const char *text, const char *folder, bool weights) {
   Module *m = dsl_load(path, text, NULL, t->diags);
-  bool ok = m && (!weights || driver_weights_from_file(m, folder, false, t->diags));
+  size_t renamed;
+  bool ok = m && (!weights || driver_weights_from_file(m, folder, NULL, false, &renamed, t->diags));
   if (ok) tool_say(t, "Finished", "%s with %lld parameters", path, (long long)model_parameters(m));
   if (m) module_free(m);
   return ok;

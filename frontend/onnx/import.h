@@ -68,7 +68,9 @@ typedef struct OnnxImportOptions {
   TrainingFacts *facts;        /* receives facts about them, in the module's arena; NULL if not needed */
   const OnnxSharding **sharding; /* receives the multi-device annotations, in the module's arena; NULL if not needed */
   OnnxPlaces *places;            /* receives them; NULL if not needed */
-  const struct Safetensors *weights; /* has the values of weights; NULL: the file's own */
+  const struct Safetensors *weights;                        /* has the values of weights; NULL: the file's own */
+  const char *(*weight_name)(void *maps, const char *name); /* the name of a weight in it; NULL if it is its own */
+  void *weight_maps;
 } OnnxImportOptions;
 
 /* Imports into a new module.  `options` may be NULL.  False after diagnostics.  These refer to strings of the

@@ -159,6 +159,8 @@ bool import_is_data(const Import *im, const char *name);
 /* import_trained.c: decides which initializers training changes.  The graph's order is known, no node is imported
  * yet. */
 void import_trained(Import *im);
+/* The tensor of that weight in the file of weights; NULL if there is no file, or it has none. */
+const struct SafetensorsEntry *import_stored(const Import *im, const char *weight);
 /* True if the operand is a weight, judging by how the node uses it.  `single`: it has one element. */
 bool import_use_trains(const Import *im, ImportUse use, bool single);
 /* True if PyTorch's older exporter wrote the file. */

@@ -113,7 +113,7 @@ static ImportItem *copy_of(Ties *t, const ImportItem *item, const char *name) {
 /* Makes the weight of that name for a use of the item; NULL if there is a file of weights without that name. */
 static ImportItem *new_weight(Ties *t, const ImportItem *item, const char *name) {
   const struct Safetensors *weights = t->im->dims.options->weights;
-  if (weights && !safetensors_find(weights, name)) return NULL;
+  if (weights && !import_stored(t->im, name)) return NULL;
   ImportItem *copy = copy_of(t, item, name);
   ARENA_PUSH(t->im->m->arena, &t->untied, copy->name);
   ARENA_PUSH(t->im->m->arena, &t->im->facts->apart, copy->name);
@@ -246,7 +246,7 @@ static bool was_untied(const Ties *t, const ImportItem *item, const ImportUses *
   for (size_t i = 0, first = uses->n; i < uses->n && all; i++) {
     const char *name = name_of_use(t, item, uses, i, &first);
     any |= name != NULL;
-    all = !name || safetensors_find(weights, name);
+    all = !name || import_stored(t->im, name);
   }
   return any && all;
 }
@@ -262,7 +262,7 @@ static void untie_statistics(Ties *t, ImportItem *item, const ImportUses *uses, 
   for (size_t i = 0; i < uses->n; i++) {
     const char *name = is_identity(t, uses->items[i]) ? node_of(t, uses->items[i])->output[0] : NULL;
     if (!is_statistic(t, uses->items[i], 0) || (!name && !also_weight)) continue;
-    if (weights && !safetensors_find(weights, name ? name : together) && !safetensors_meta(weights, "steps")) continue;
+    if (weights && !import_stored(t->im, name ? name : together) && !safetensors_meta(weights, "steps")) continue;
     if (!name && !shared) shared = copy_of(t, item, together);
     read_apart(t, item, uses->items[i], name ? copy_of(t, item, name) : shared);
   }
@@ -293,7 +293,7 @@ static void untie_measured(Ties *t, ImportItem *item) {
   for (size_t i = 0; i < uses.n && uses.n > 1; i++) {
     const char *name = statistic_of_use(t, item, &uses, i), *node = t->im->g->names[uses.items[i].node];
     if (!name ||
-        !(weights ? safetensors_find(weights, name) != NULL : import_measures(t->im, node_of(t, uses.items[i]), node)))
+        !(weights ? import_stored(t->im, name) != NULL : import_measures(t->im, node_of(t, uses.items[i]), node)))
       continue;
     ImportItem *copy = name_find(&made, name);
     if (!copy) name_put(t->im->m->arena, &made, name, copy = copy_of(t, item, free_name(t, name)));
@@ -370,7 +370,7 @@ static void tie(Ties *t, ImportItem *kept, ImportItem *tied, bool transposed) {
   const struct Safetensors *weights = t->im->dims.options->weights;
   Arena *a = t->im->m->arena;
   if (!can_tie(t, &kept, tied, &transposed)) return;
-  if (weights ? safetensors_find(weights, tied->name) || !safetensors_find(weights, kept->name)
+  if (weights ? import_stored(t->im, tied->name) || !import_stored(t->im, kept->name)
               : unties(t, tied->name) || unties(t, kept->name))
     return;
   ARENA_PUSH(a, &t->im->facts->ties, ((TrainingTie){kept->name, tied->name, transposed}));
@@ -457,7 +457,7 @@ static void find_repeated(Ties *t, ImportItem *item) {
   if (weights) {
     if (dims && !t->im->dims.options->training)
       ARENA_PUSH(t->im->m->arena, &t->im->facts->repeats, ((TrainingRepeat){item->name, dims}));
-    item->repeats = dims && has_part(safetensors_find(weights, item->name), &item->data, dims) ? dims : 0;
+    item->repeats = dims && has_part(import_stored(t->im, item->name), &item->data, dims) ? dims : 0;
     return;
   }
   if (dims && !unties(t, item->name)) {
@@ -484,7 +484,7 @@ static void find_bias(Ties *t, size_t node) {
   for (size_t i = 0; i < quoted.n; i++)
     if (name_find(&t->biases, quoted.items[i].called) || !has_initializer_called(t, quoted.items[i].called))
       left = &quoted.items[i], n++;
-  if (!quoted.lacks_bias || n != 1 || (weights && !safetensors_find(weights, left->name))) return;
+  if (!quoted.lacks_bias || n != 1 || (weights && !import_stored(t->im, left->name))) return;
   const char *name = name_find(&t->biases, left->called); /* a layer that is called again has it already */
   if (!name) {
     name = module_string(t->im->m, free_name(t, left->name));

@@ -133,10 +133,16 @@ static void guess(const Import *im, ImportItem *item, Found *found) {
   ARENA_PUSH(im->m->arena, &found->guessed, item->name);
 }
 
+const SafetensorsEntry *import_stored(const Import *im, const char *weight) {
+  const OnnxImportOptions *o = im->dims.options;
+  if (!o || !o->weights) return NULL;
+  return safetensors_find(o->weights, o->weight_name ? o->weight_name(o->weight_maps, weight) : weight);
+}
+
 static void decide(const Import *im, ImportItem *item, Found *found) {
   const OnnxImportOptions *o = im->dims.options;
   bool single = item->data.elements == 1;
-  if (o->weights && safetensors_find(o->weights, item->name)) item->is_trained = true;
+  if (import_stored(im, item->name)) item->is_trained = true;
   if (!o->training) return;
   if (training_wish(o->rules, item->name) == TRAINING_TRAINED) {
     item->is_trained = true;

@@ -12,8 +12,8 @@
  * Phases (D38): gradients of data are `bwd`.  Operations that only gradients of weights need are `wgt`: weights, and
  * values computed from weights alone, pass no gradient on to earlier operations.
  *
- * The pass reports an operation without a derivative and continues, so that all of them are reported.  Not supported:
- * loops, whose carries would have to be stacked; second derivatives.
+ * The pass reports an operation without a derivative and continues, so that all of them are reported.  Loops were
+ * unrolled before (unroll.c).  Not supported: second derivatives.
  */
 #include <string.h>
 

@@ -28,11 +28,26 @@ static const struct Number {
 static const struct Word {
   const char *name;
   size_t at;
-  const char *choices;
+  const char *choices, *of;
 } words[] = {
-#define WORD(name, choices, meaning) {#name, offsetof(Optimizer, name), choices},
+#define WORD(name, choices, of, meaning) {#name, offsetof(Optimizer, name), choices, of},
 #include "passes/train/optimizers.def"
 };
+
+/* Settings that have an effect only with some schedules. */
+static const struct {
+  const char *name, *schedules;
+} scheduled[] = {{"steps", "linear cosine wsd one_cycle"},
+                 {"min_lr", "linear cosine wsd"},
+                 {"cooldown", "wsd"},
+                 {"div", "one_cycle"},
+                 {"final_div", "one_cycle"}};
+
+/* An optimizer whose settings are being read. */
+typedef struct Reading {
+  Optimizer *o;
+  const char *given[sizeof scheduled / sizeof *scheduled]; /* those with this name that were given */
+} Reading;
 
 enum { NUMBERS = (int)(sizeof numbers / sizeof *numbers), WORDS = (int)(sizeof words / sizeof *words) };
 
@@ -95,12 +110,24 @@ static void defaults(Arena *a, Optimizer *o) {
   o->momentum = o->kind == OPTIMIZER_muon ? 0.95 : 0;
 }
 
-static bool set_number(const char *text, Optimizer *o, int i, const char *value, size_t n, Diags *d) {
+/* True if the optimizer is one of `of`, the optimizers with the setting; "" is all. */
+static bool has_setting(const char *text, const Optimizer *o, const char *name, const char *of, Diags *d) {
+  const char *kind = kinds[o->kind].name;
+  return !of[0] || listed(of, kind, strlen(kind)) || fail(d, text, "this optimizer has no setting", strlen(name), name);
+}
+
+static void note_given(Reading *r, const char *name) {
+  for (size_t i = 0; i < sizeof scheduled / sizeof *scheduled; i++)
+    if (strcmp(scheduled[i].name, name) == 0) r->given[i] = name;
+}
+
+static bool set_number(const char *text, Reading *r, int i, const char *value, size_t n, Diags *d) {
   char *end;
   double x = strtod(value, &end);
   const char *name = numbers[i].name;
-  if (numbers[i].of[0] && !listed(numbers[i].of, kinds[o->kind].name, strlen(kinds[o->kind].name)))
-    return fail(d, text, "this optimizer has no setting", strlen(name), name);
+  Optimizer *o = r->o;
+  if (!has_setting(text, o, name, numbers[i].of, d)) return false;
+  note_given(r, name);
   if (!n || end != value + n || !(x >= numbers[i].least && x < numbers[i].below))
     return diag_error(d, DIAG_usage_value, (Loc){0},
                       isinf(numbers[i].below) ? "--optimizer %s: %s must be a number, at least %g"
@@ -120,14 +147,15 @@ static bool check_globs(const char *name, const char *value, size_t n, Diags *d)
   return true;
 }
 
-static bool set(Arena *a, const char *text, void *optimizer, const char *key, size_t nkey, const char *value, size_t n,
+static bool set(Arena *a, const char *text, void *reading, const char *key, size_t nkey, const char *value, size_t n,
                 Diags *d) {
-  Optimizer *o = optimizer;
+  Optimizer *o = ((Reading *)reading)->o;
   for (int i = 0; i < NUMBERS; i++)
     if (strlen(numbers[i].name) == nkey && strncmp(numbers[i].name, key, nkey) == 0)
-      return set_number(text, o, i, value, n, d);
+      return set_number(text, reading, i, value, n, d);
   for (int i = 0; i < WORDS; i++) {
     if (strlen(words[i].name) != nkey || strncmp(words[i].name, key, nkey) != 0) continue;
+    if (!has_setting(text, o, words[i].name, words[i].of, d)) return false;
     if (!n || (words[i].choices[0] && !listed(words[i].choices, value, n)))
       return diag_error(d, DIAG_usage_value, (Loc){0}, "--optimizer %s: %s must be one of: %s", text, words[i].name,
                         words[i].choices[0] ? words[i].choices : "any glob");
@@ -180,6 +208,17 @@ static bool check_together(const char *text, const Optimizer *o, Diags *d) {
   return true;
 }
 
+/* Refuses settings that would change nothing. */
+static bool check_effects(const char *text, const Reading *r, Diags *d) {
+  const char *schedule = r->o->schedule;
+  for (size_t i = 0; i < sizeof scheduled / sizeof *scheduled; i++)
+    if (r->given[i] && !listed(scheduled[i].schedules, schedule, strlen(schedule)))
+      return diag_error(d, DIAG_usage_value, (Loc){0},
+                        "--optimizer %s: %s has no effect with schedule=%s, only with: %s", text, r->given[i], schedule,
+                        scheduled[i].schedules);
+  return true;
+}
+
 bool optimizer_parse(Arena *a, const char *text, Optimizer *o, Diags *d) {
   *o = (Optimizer){.kind = OPTIMIZER_adamw};
   const char *at = text ? text : "adamw";
@@ -187,9 +226,10 @@ bool optimizer_parse(Arena *a, const char *text, Optimizer *o, Diags *d) {
   size_t n = strcspn(at, "(");
   if (!find_kind(text, n, o, d)) return false;
   defaults(a, o);
-  if (!each_setting(a, "--optimizer", text, at + n, set, o, d)) return false;
+  Reading reading = {.o = o};
+  if (!each_setting(a, "--optimizer", text, at + n, set, &reading, d)) return false;
   complete(o);
-  return check_together(text, o, d);
+  return check_together(text, o, d) && check_effects(text, &reading, d);
 }
 
 /* ---- losses */

@@ -33,7 +33,7 @@ static bool find_piece(const Builder *b, Val v, Piece *p) {
 /* Appends a piece, or the parts of a concatenation that it already is. */
 static int append(const Builder *b, const Piece *p, Val *list, int n) {
   const Op *op = op_of(b->f, p->part);
-  bool joined = op->kind == OP_concat && op_int(op, AT_axis, 0) == p->dim && n + op->nin <= MAX_OPERANDS;
+  bool joined = op->kind == OP_concat && op_int(op, AT_axis, 0) == p->dim && n + op->nin <= op_max_operands(OP_concat);
   if (!joined) return list[n] = p->part, n + 1;
   memcpy(list + n, op->in, sizeof *list * (size_t)op->nin);
   return n + op->nin;
@@ -57,7 +57,7 @@ Val train_join_pieces(Builder *b, Val one, Val other) {
     q = p, p = first;
   }
   int n = append(b, &p, list, 0);
-  if (p.to != q.from || n == MAX_OPERANDS) return 0;
+  if (p.to != q.from || n == op_max_operands(OP_concat)) return 0;
   n = append(b, &q, list, n);
   Attr axis = attr_i(AT_axis, p.dim);
   const int rank = type_of(b->f, one)->rank;

@@ -79,6 +79,16 @@ static Val copy_op(Rewrite *r, const Op *op, Val steps) {
   return op->kind == OP_random ? copy_random(r, op, steps) : rewrite_copy(r, op);
 }
 
+/* Copies an addition, whose residual branch is dropped at random. */
+static Val copy_residual(Rewrite *r, const TrainWeights *w, const Op *op, double rate, int operand, Val steps) {
+  Val in[] = {r->map[op->in[0]], r->map[op->in[1]]};
+  OpSpec spec = op_spec_of(r->old, op);
+  r->b.loc = op->loc;
+  in[operand] = train_drop_branch(&r->b, op->name, w->o->rules->seed, rate, in[operand], steps);
+  spec.in = in;
+  return in[operand] ? rewrite_build(r, op, &spec) : 0;
+}
+
 /* True if the step changes the weight. */
 static bool has_state(const TrainWeights *w, const char *weight) {
   const char *kept, *root = weight;
@@ -89,6 +99,9 @@ static bool has_state(const TrainWeights *w, const char *weight) {
 /* Copies the forward pass, with states in place of weights.  `steps` 0: a plain copy, of which no gradients are
  * made. */
 static bool copy_forward(Rewrite *r, const TrainWeights *w, Val steps, TrainedList *list, WrittenList *written) {
+  double *rates = NULL;
+  int *branches = NULL;
+  if (steps && !train_find_drops(w, r->old, &rates, &branches)) return false;
   for (size_t i = 0; i < r->old->ops.n; i++) {
     const Op *op = &r->old->ops.items[i];
     const char *weight = op->kind == OP_param ? op_str(op, AT_name) : NULL;
@@ -98,9 +111,10 @@ static bool copy_forward(Rewrite *r, const TrainWeights *w, Val steps, TrainedLi
                         op_is_state(op->kind) ? "states" : "loops", op->name);
     bool changed = weight && (train_kept(w, weight) || train_is_trained(w, module_param(r->m, weight))) &&
                    (steps || has_state(w, weight));
-    Val v = changed                ? train_value(w, &r->b, list, op, weight)
-            : op->kind == OP_write ? copy_write(r, op, written)
-                                   : copy_op(r, op, steps);
+    Val v = changed                 ? train_value(w, &r->b, list, op, weight)
+            : op->kind == OP_write  ? copy_write(r, op, written)
+            : rates && rates[i] > 0 ? copy_residual(r, w, op, rates[i], branches[i], steps)
+                                    : copy_op(r, op, steps);
     if (!v) return false;
     if (weight) r->map[op->out] = v;
   }
@@ -267,6 +281,7 @@ bool train_step(Module *m, const TrainOptions *o, Diags *diags) {
   Loss loss;
   const Func *eval = NULL, *f = o ? find_entry(m, &eval, diags) : NULL;
   if (!f) return !o;
+  if (!train_unroll(m, &f, diags) || (eval && !train_unroll(m, &eval, diags))) return false;
   const TrainWeights w = {m, o, diags};
   if (!train_check_rules(&w)) return false;
   Rewrite r = rewrite_start(m, f, diags);

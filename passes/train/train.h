@@ -41,7 +41,11 @@ typedef struct LossOptions {
 typedef struct TrainReport {
   int64_t weights, all, elements, all_elements;
   TrainingReasons left; /* weights that could be trained but are not, with reasons */
-  Val output;           /* the model's first output, in the step */
+  struct {
+    const char **items;
+    size_t n, cap;
+  } dropped;  /* sentences about --layer-drop */
+  Val output; /* the model's first output, in the step */
 } TrainReport;
 
 typedef struct TrainOptions {
@@ -121,6 +125,16 @@ void train_report(const TrainWeights *w);
  * a gradient stays 0 if the loss does not depend on the value.  Padding rows of tables get no gradient from look-ups.
  * False after diagnostics, one for every operation without a derivative. */
 bool train_backward(Builder *b, const TrainWeights *weights, Val loss, Val seed, TrainedList *list);
+
+/* layer_drop.c: finds the additions whose residual branch the step drops: by operation, the probability (0: not
+ * dropped) and the operand that is the branch.  Leaves both as they are without --layer-drop.  False after diagnostics.
+ */
+bool train_find_drops(const TrainWeights *w, const Func *f, double **rates, int **operands);
+/* The branch of addition `name`, dropped in some rows of its first dimension; 0 after an error. */
+Val train_drop_branch(Builder *b, const char *name, int64_t seed, double rate, Val branch, Val steps);
+
+/* unroll.c: replaces the function by one without loops, whose rounds must be known.  False after a diagnostic. */
+bool train_unroll(Module *m, const Func **f, Diags *diags);
 
 /* pieces.c: returns the sum of two gradients of one value as a concatenation, if both are padded with zeros where the
  * other has elements; else 0. */

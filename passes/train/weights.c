@@ -70,7 +70,9 @@ static bool check_globs(const TrainWeights *w, const char *setting, const char *
 
 static bool check_optimizer(const TrainWeights *w) {
   const Optimizer *o = &w->o->optimizer;
-  bool ok = check_globs(w, "--optimizer: decay", o->decay);
+  bool ok = check_globs(w, "--optimizer: train", o->train);
+  ok = check_globs(w, "--optimizer: freeze", o->freeze) && ok;
+  ok = check_globs(w, "--optimizer: decay", o->decay) && ok;
   ok = check_globs(w, "--optimizer: no_decay", o->no_decay) && ok;
   return check_globs(w, "--optimizer: adamw", o->adamw) && ok;
 }
@@ -299,7 +301,7 @@ void train_report(const TrainWeights *w) {
   Module *m = w->m;
   TrainReport *r = w->o->report;
   if (!r) return;
-  *r = (TrainReport){0};
+  r->weights = r->all = r->elements = r->all_elements = 0, r->left.n = 0;
   for (size_t i = 0; i < m->params.n; i++) {
     const Param *p = &m->params.items[i];
     if (!p->trainable || !dtype_is_float(p->type->dtype) || train_kept(w, p->name) || is_part(w, p->name)) continue;

@@ -37,6 +37,7 @@ foreach(name
     train_kinds
     train_masked
     train_lora
+    train_layers
     train_optimizers
     train_numbers
     train_ties
