@@ -34,7 +34,7 @@ function(apc_embed_text name joined)
 endfunction()
 
 apc_embed(kernel_prelude base/random.h codegen/cpu/kernel_elements.h codegen/cpu/kernel_small.h codegen/cpu/kernel_prelude.h codegen/cpu/kernel_templates.h
-          codegen/cpu/kernel_attention.h codegen/cpu/kernel_attention_grad.h codegen/cpu/kernel_windows.h codegen/cpu/kernel_indexing.h codegen/cpu/kernel_grouped.h
+          codegen/cpu/kernel_attention.h codegen/cpu/kernel_attention_grad.h codegen/cpu/kernel_windows.h codegen/cpu/kernel_pools.h codegen/cpu/kernel_indexing.h codegen/cpu/kernel_grouped.h
           codegen/cpu/kernel_packed.h)
 apc_embed(kernel_operators program/apc_operator.h codegen/cpu/kernel_operator.h)
 apc_embed_freestanding(dialect_prelude codegen/cuda/prelude_device.h base/random.h codegen/cpu/kernel_elements.h codegen/cpu/kernel_small.h codegen/cuda/dialect.h codegen/cuda/dialect_templates.h

@@ -1,5 +1,5 @@
 /* codegen/cpu/kernel_indexing.h - loops of scatter, put, argsort, topk, scan and within; part of every generated text,
- * after kernel_windows.h.  kernel_indexing.c expands one macro per kernel.  Shapes are [outer, n, inner] along the
+ * after kernel_pools.h.  kernel_indexing.c expands one macro per kernel.  Shapes are [outer, n, inner] along the
  * axis; threads share lines, never an element, and terms are combined in the order of the operand, in the computed
  * type: the result does not depend on threads. */
 

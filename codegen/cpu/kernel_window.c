@@ -1,5 +1,5 @@
 /* codegen/cpu/kernel_window.c - prints the kernels of convolutions and pools: their description, then one macro of
- * kernel_windows.h. */
+ * kernel_windows.h or kernel_pools.h. */
 #include "codegen/cpu/kernel_template.h"
 #include "codegen/rows/print_row.h"
 #include "ir/window.h"
