@@ -43,7 +43,7 @@ static const DeviceTraits *device_of(const PassOptions *o) {
   return o->device ? o->device : target_device_traits(DEVICE_cpu);
 }
 static bool run_channels_last(Module *m, const PassOptions *o, Diags *diags) {
-  return pass_channels_last(m, device_of(o), diags);
+  return pass_channels_last(m, device_of(o), o->train != NULL, diags);
 }
 static bool run_heads(Module *m, const PassOptions *o, Diags *diags) { return pass_heads(m, device_of(o), diags); }
 static bool run_joined(Module *m, const PassOptions *o, Diags *diags) { return pass_joined(m, device_of(o), diags); }

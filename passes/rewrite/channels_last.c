@@ -7,6 +7,7 @@
  *
  * For GPUs w' is "oHWc": the summed letters are adjacent in both operands, as cuDNN and tiled products require
  * (DeviceTraits.filters).  Weights of groups with few channels (depthwise) stay "HWgco": these are no tiled products.
+ * For a library's blocks, trained weights of one group keep the order of the model ("ocHW"), see `stay`.
  *
  * In: level-1 functions, before views.c (which makes a transposed weight a view of its file; prepare.c transposes other
  * weights once).  Out: the same function with rewritten convolutions, if their weights are weights of the model.  Their
@@ -37,6 +38,7 @@ typedef struct Last {
   Rewrite r;
   const Fixed *fixed;
   bool filters; /* weights as whole filters, for tiled products */
+  bool trained; /* weights that change in every step, for a library with blocks */
   Forms *forms; /* by old value; v[0] is r.map, and both are 0 while the value exists only in another form */
 } Last;
 
@@ -184,9 +186,22 @@ static bool is_narrow(const Last *l, const Op *op, const Spec *s) {
 
 /* ---- convolutions and products */
 
+/* True if the weights keep the order of the model, which is that of their states: their library copies them into its
+ * blocks in every step anyway, from any order, and gradients out of them.  Groups go to our kernels, too. */
+static bool stay(const Last *l, const Op *op, const Spec *s) {
+  if (!l->trained) return false;
+  for (int d = 0; d < s->n[1]; d++)
+    if (letter_of(s, s->part[1][d]) == LETTER_GROUP && !ex_is_const(old_type(l, op->in[1])->dims[d], 1)) return false;
+  return true;
+}
+
 /* The weights in the kernel's order, and the letters of their spec: "HWco". */
 static Val ordered_weights(Last *l, const Op *op, const Spec *s, Text *t) {
   int perm[MAX_RANK];
+  if (stay(l, op, s)) {
+    text_addn(t, s->part[1], (size_t)s->n[1]);
+    return in_form(l, op->in[1], 0);
+  }
   weights_order(s, l->filters && !is_narrow(l, op, s), perm);
   for (int d = 0; d < s->n[1]; d++) text_addn(t, &s->part[1][perm[d]], 1);
   return transposed(l, op_of(l->r.old, op->in[1]), in_form(l, op->in[1], 0), s->n[1], perm);
@@ -358,9 +373,9 @@ static void forget_forms(Last *l, size_t i) {
   }
 }
 
-static bool channels_last(Module *m, const Func *f, bool filters, Diags *diags) {
+static bool channels_last(Module *m, const Func *f, bool filters, bool trained, Diags *diags) {
   Arena *a = m->arena;
-  Last l = {rewrite_start(m, f, diags), fixed_values(a, f), filters, ARENA_ARRAY(a, Forms, f->values.n)};
+  Last l = {rewrite_start(m, f, diags), fixed_values(a, f), filters, trained, ARENA_ARRAY(a, Forms, f->values.n)};
   for (size_t i = 0; i < f->ops.n; i++) {
     const Op *op = &f->ops.items[i];
     order_ahead(&l, i);
@@ -378,10 +393,11 @@ static bool has_conv(const Func *f) {
   return false;
 }
 
-bool pass_channels_last(Module *m, const DeviceTraits *device, Diags *diags) {
+bool pass_channels_last(Module *m, const DeviceTraits *device, bool trained, Diags *diags) {
   for (size_t k = 0; k < m->funcs.n; k++) {
     const Func *f = m->funcs.items[k];
-    if (f->level == 1 && has_conv(f) && !channels_last(m, f, device->filters, diags)) return false;
+    if (f->level == 1 && has_conv(f) && !channels_last(m, f, device->filters, trained && device->blocks, diags))
+      return false;
   }
   return true;
 }

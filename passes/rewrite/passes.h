@@ -10,8 +10,8 @@
 bool pass_inline(Module *m, Diags *diags);
 /* fold.c: folds batch norms into the weights before them. */
 bool pass_fold(Module *m, Diags *diags);
-/* channels_last.c: moves the channels of convolutions' images into the last dimension. */
-bool pass_channels_last(Module *m, const DeviceTraits *device, Diags *diags);
+/* channels_last.c: moves the channels of convolutions' images into the last dimension.  trained: weights change. */
+bool pass_channels_last(Module *m, const DeviceTraits *device, bool trained, Diags *diags);
 /* rows.c: lets products of joined rows keep the dimensions that were joined. */
 bool pass_rows(Module *m, Diags *diags);
 /* views.c: turns slices, splits and transposes of weights into views of the weights. */
