@@ -41,6 +41,7 @@ foreach(name
     train_numbers
     train_ties
     train_runs
+    offload
     train_monitor
     empty
     files
