@@ -179,6 +179,7 @@ static bool emit_source(EmitBody *b, const Unit *u) {
   if (op->kind == OP_param)
     return b->target ? load_param(b, op, layout)
                      : emit_param(e, op_str(op, AT_name), op->stage, layout, local, &b->tensor[v]);
+  if (emit_is_away(b, op)) return true;
   if (op->kind == OP_read) return emit_state(e, op, layout, local, &b->tensor[v]);
   uint32_t port = 0;
   const Type *global = emit_input(e, op_str(op, AT_name), &port);
@@ -467,6 +468,7 @@ static void emit_time(EmitBody *b, uint32_t start, const Unit *u) {
 }
 
 bool emit_state_write(EmitBody *b, const Unit *u) {
+  if (emit_stow_last(b, u)) return true;
   const uint32_t start = program_count_instrs(b->e->b);
   const Op *op = &b->spec->l2->ops.items[u->op];
   const char *name = op_str(op, AT_name);
@@ -493,12 +495,14 @@ void emit_fetch(EmitBody *b, uint32_t port, const Output *o) {
   for (int a = 0; a < b->e->m->mesh.naxes; a++) replicated |= 1u << a;
   for (int d = 0; d < o->layout->rank; d++)
     for (int i = 0; i < o->layout->dims[d].n; i++) replicated &= ~(1u << o->layout->dims[d].axes[i]);
+  emit_bring(b, o->value, o->name);
   uint32_t t = emit_body_tensor(b, o->value);
   uint32_t at = emit_instr(b, PI_fetch, o->name, port, 1, &t, emit_intervals(b->e, global, o->layout, false));
   program_at_instrs(b->e->b, at)->mask = replicated;
+  emit_send_back(b, o->value);
 }
 
-bool emit_unit(EmitBody *b) {
+static bool emit_work(EmitBody *b) {
   const Unit *u = &b->units->items[b->at];
   const char *where = b->spec->l2->ops.items[u->tells].name;
   const uint32_t start = program_count_instrs(b->e->b);
@@ -521,6 +525,14 @@ bool emit_unit(EmitBody *b) {
     case UNIT_BIND: emit_bind(b, u, where); return true;
   }
   emit_time(b, start, u);
+  return true;
+}
+
+bool emit_unit(EmitBody *b) {
+  const Unit *u = &b->units->items[b->at];
+  emit_bring_operands(b, u, b->spec->l2->ops.items[u->tells].name);
+  if (!emit_work(b)) return false;
+  emit_stow_results(b, u);
   return true;
 }
 

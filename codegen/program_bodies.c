@@ -336,7 +336,7 @@ static void emit_sums(EmitBody *b) {
 static bool is_fetched(const EmitBody *b, const EmitParts *x, int part, Val v) {
   const Op *op = op_of(b->spec->l2, v);
   if (!phase_each(op->phase) || op->kind == OP_accumulate) return part == last_of(x, b->stage);
-  return is_each(x, part) && b->tensor[v] != PROGRAM_NONE && !b->given[v];
+  return is_each(x, part) && (b->tensor[v] != PROGRAM_NONE || emit_is_away(b, op)) && !b->given[v];
 }
 
 static void emit_fetches(EmitBody *b, const EmitParts *x, int part) {
@@ -354,6 +354,7 @@ static bool emit_part(EmitBody *b, const EmitParts *x, int part, bool prepare, s
   emit_find_uses(b);
   find_handed(b, x, part, n);
   emit_find_classes(b);
+  if (!emit_find_away(b, n)) return false;
   if (b->stage == 0 && p->phase == PH_fwd && p->transfer < 0) emit_size_checks(b);
   if (prepare && !emit_find_targets(b, n)) return false;
   for (b->at = 0; b->at < (int)b->units->n; b->at++)

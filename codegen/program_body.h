@@ -71,6 +71,8 @@ typedef struct EmitBody {
   const ProgramClass *classes; /* by value of level 2: activation, or the purpose of its buffer; NULL if not a training
                                   step */
   size_t first_gradient;       /* the operation of level 2 with which gradients begin */
+  uint32_t *away;   /* by value: the home of the state that it reads, NONE for others; NULL if no state is away */
+  int *stow;        /* by value: 1 + the unit that writes it to such a state; 0 if none does, or once it is written */
   uint32_t *target; /* by value: the tensor of the prepared weight it is, NONE for others; NULL except in @prepare */
 } EmitBody;
 
@@ -132,6 +134,22 @@ void emit_find_entry_classes(Emitting *e, const ProgramEntrySpec *spec);
 void emit_find_classes(EmitBody *b);
 /* Returns the class of the buffer of a value being computed. */
 ProgramClass emit_class_of(const EmitBody *b, Val v);
+
+/* ---- program_away.c */
+
+/* Fills away and stow, after emit_find_uses.  False after a diagnostic. */
+bool emit_find_away(EmitBody *b, size_t nvalues);
+bool emit_is_away(const EmitBody *b, const Op *op); /* it reads a state that is away */
+/* Bring the states that a value, or the operands of a unit, need; nothing if they are in memory. */
+void emit_bring(EmitBody *b, Val v, const char *where);
+void emit_bring_operands(EmitBody *b, const Unit *u, const char *where);
+/* The value's state is not needed any more: the next reader brings it again. */
+void emit_send_back(EmitBody *b, Val v);
+/* After a unit: stows its results that are new values of states. */
+void emit_stow_results(EmitBody *b, const Unit *u);
+/* At the end of a body: stows the value that a write names, if that is still to be done.  False if its state is not
+ * away. */
+bool emit_stow_last(EmitBody *b, const Unit *write);
 
 /* ---- program_loops.c */
 

@@ -329,7 +329,8 @@ static bool trained_weight(Emitting *e, const State *s, const Op *op, const Layo
 /* Adds a state that starts as a number. */
 static void plain_state(Emitting *e, const State *s, const Op *op, const Layout *layout, const Type *local,
                         EmitKnown *k) {
-  k->buffer = persistent_buffer(e, s->name, PC_state, op->stage, parts_in_time(e->m, layout), emit_bytes(e, local));
+  k->buffer = persistent_buffer(e, s->name, s->away ? PC_away : PC_state, op->stage, parts_in_time(e->m, layout),
+                                emit_bytes(e, local));
   ProgramState r = {.name = emit_text(e, s->name),
                     .dtype = s->type->dtype,
                     .stage = emit_place(e, op->stage),

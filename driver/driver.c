@@ -248,8 +248,17 @@ void driver_make_for(Build *b, const DeviceTraits *device) {
   b->device = device;
 }
 
+bool driver_can_put_away(const Build *b, const DeviceTraits *device) {
+  const Offload away = offload_of(b->model.m);
+  if (away == OFFLOAD_none || device->shared_memory) return true;
+  diag_error(b->options.model.diags, DIAG_later_offload, (Loc){0},
+             "--offload %s is not built yet for programs of GPUs; `apc plan` prices it", offload_name(away));
+  return false;
+}
+
 bool driver_can_compile(const Build *b, const DeviceTraits *device) {
   const ModelOptions *o = &b->options.model;
+  if (!driver_can_put_away(b, device)) return false;
   const char *names = device->kind == DEVICE_cpu ? NULL : opaque_ruled(o->arena, b->model.m);
   return !names ||
          diag_error(o->diags, DIAG_later_op, (Loc){0}, "%s: the kernel of such an operator runs on CPUs only", names);

@@ -12,6 +12,7 @@
 
 #include "codegen/artifact.h"
 #include "driver/model.h"
+#include "ir/states.h"
 #include "ir/target.h"
 #include "passes/plan/plan.h"
 
@@ -54,6 +55,8 @@ typedef struct DriverOptions {
   PlanOptions plan;        /* forced options, limits, progress callbacks */
   bool sizes;              /* the caller tries other device counts itself: give no help about them */
   int64_t micro_batch;     /* --micro-batch; 0 if not given */
+  bool offload_given;      /* --offload */
+  Offload offload;
   DriverObjective objective;
   double slower;            /* with least memory: the largest slowdown against the fastest plan, as a fraction */
   const DriverNamed *named; /* plans to compare with (driver/compare.h) */
@@ -121,6 +124,9 @@ bool driver_write_all(Build *builds, int n, const char *out);
 /* Lowers one more entry of a lowered build: a level-1 function that reads no prepared weights.  False after
  * diagnostics. */
 bool driver_lower_also(Build *b, Func *l1);
+
+/* Refuses plans that keep states away on devices whose programs cannot do that yet. */
+bool driver_can_put_away(const Build *b, const DeviceTraits *device);
 
 /* Measures the memory of the largest rank under the plan (Plan.allocated) and its alternatives, at the planned sizes,
  * and saves the plan (--save-plan).  If the plan exceeds the limit, chooses another plan or reports an error; if memory

@@ -148,7 +148,9 @@ bool driver_fit_plan(Build *b, double limit, double *least) {
     driver_go_back(b, DRIVER_plan);
     return driver_run(b, DRIVER_plan) && driver_fit_plan(b, limit, least);
   }
-  if (!x.best && b->unfit) return driver_refuse(b, b->unfit);
+  const Diags *unfit = b->unfit;
+  if (!x.best && unfit && driver_plan_away(b)) return driver_fit_plan(b, limit, least);
+  if (!x.best && unfit) return !b->options.model.diags->errors && driver_refuse(b, unfit);
   if (b->options.plan_file || b->kept || !first->allocated) return true;
   /* Large programs take long to make: try others only if this plan does not fit. */
   bool above = !x.best;

@@ -3,6 +3,7 @@
 #define APC_DRIVER_INTERNAL_H
 
 #include "driver/driver.h"
+#include "passes/plan/file.h"
 
 /* Marks that stage and those after it as not run. */
 void driver_go_back(Build *b, DriverStage to);
@@ -72,5 +73,14 @@ void driver_list_beside(const Build *b, Plan *p, Plan *was);
 bool driver_refuse(Build *b, const Diags *why);
 bool driver_save_plan(const Build *b); /* --save-plan */
 bool save_texts(const Build *b);       /* --save-temps: writes the IR of the stages so far, and the plan */
+
+/* driver/away.c: what a plan keeps outside the memory of the devices.
+ * driver_begin_away applies --offload, or what the plan file says; false after a diagnostic.  driver_put_away does it
+ * for --offload auto when nothing fits: false if that is not asked for, done already, or impossible. */
+bool driver_begin_away(Build *b, const PlanFile *file);
+bool driver_put_away(Build *b);
+/* Plans again, with states away, after the Programs of all other plans were too large; false if that is not asked for
+ * or finds nothing. */
+bool driver_plan_away(Build *b);
 
 #endif

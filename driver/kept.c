@@ -65,6 +65,7 @@ static bool key_of(const Build *b, CacheKey *k) {
   cache_key_number(k, (uint64_t)o->micro_batch);
   cache_key_number(k, (uint64_t)o->embed); /* mapped if the weights stay in a file */
   cache_key_text(k, o->model.train ? "train" : NULL);
+  cache_key_number(k, (uint64_t)o->offload);
   return true;
 }
 

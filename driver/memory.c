@@ -27,6 +27,7 @@ static PlanMemory memory_of(const MemoryPlan *plan, bool trains) {
                   .state = (double)plan->bytes[SPACE_STATE],
                   .activations = (double)plan->bytes[SPACE_ARENA] + (double)plan->bytes[SPACE_LIBRARY] - apart,
                   .communication = (double)plan->bytes[SPACE_WINDOW],
+                  .away = (double)plan->bytes[SPACE_AWAY],
                   .trains = trains,
                   .gathered = (double)classes[PC_gathered],
                   .gradients = (double)classes[PC_gradient],
@@ -209,7 +210,8 @@ bool driver_measure(Build *b) {
   do {
     if (!driver_fit_plan(b, limit, &least)) return false;
   } while (least > limit && take_next_part(b));
-  if (least > limit) return refuse_size(b, limit, least);
+  if (least > limit && driver_plan_away(b) && !driver_fit_plan(b, limit, &least)) return false;
+  if (least > limit) return !b->options.model.diags->errors && refuse_size(b, limit, least);
   driver_compare(b);
   measure_alternatives(b, limit);
   driver_keep_plan(b);

@@ -253,6 +253,10 @@ Plan *driver_search_near(Build *b, const PlanOptions *options, int64_t micro_bat
 static Plan *search_near(Build *b, const PlanOptions *options) {
   Diags *why = diags_new(b->options.model.arena);
   Plan *p = driver_search_near(b, options, b->options.micro_batch, why);
+  if (!p && driver_put_away(b)) {
+    why = diags_new(b->options.model.arena);
+    p = driver_search_near(b, options, b->options.micro_batch, why);
+  }
   const PlanSaid *said = b->options.plan.said;
   if (!p && said && said->file && !driver_is_stopped(b)) why = driver_blame_lines(b, why);
   else if (!p && said) driver_blame_annotations(b, why);
@@ -261,6 +265,14 @@ static Plan *search_near(Build *b, const PlanOptions *options) {
   else if (why->errors) b->unfit = why;
   else diags_append(b->options.model.diags, why);
   return p;
+}
+
+bool driver_plan_away(Build *b) {
+  if (!driver_put_away(b)) return false;
+  b->unfit = NULL;
+  Plan *p = search_near(b, &b->options.plan);
+  if (p) driver_take_plan(b, p);
+  return p != NULL;
 }
 
 bool driver_refuse(Build *b, const Diags *why) {
@@ -279,6 +291,7 @@ bool stage_plan(Build *b) {
   if (o->ncalls && !driver_join_entries(b, o->ncalls, o->calls, (Loc){0})) return false;
   if (file && (!join_as_file_says(b, file) || (file->complete && !driver_complete(b, file)))) return false;
   if (!file && !o->sizes && !driver_annotate(b)) return false;
+  if (!driver_begin_away(b, file)) return false;
   b->kept = false;
   Plan *kept = b->searches_anew ? NULL : driver_find_kept(b);
   if (kept) {

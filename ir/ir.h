@@ -138,6 +138,7 @@ typedef struct State {
   double value;      /* initial value of every element */
   const char *param; /* or the weight with its initial value, a trained one, which only this state reads; NULL if none
                         (D39) */
+  bool away;         /* kept outside the memory of the device (--offload) */
 } State;
 
 /* ---- operations */

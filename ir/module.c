@@ -193,7 +193,7 @@ State *module_state(Module *m, const char *name) {
 
 State *module_state_add(Module *m, const char *name, const Type *type, double value) {
   if (module_state(m, name)) die("state %s twice", name);
-  State s = {module_string(m, name), type, value, NULL};
+  State s = {module_string(m, name), type, value, NULL, false};
   add_slot(m, &m->interned->states, s.name, m->states.n);
   ARENA_PUSH(m->arena, &m->states, s);
   return &m->states.items[m->states.n - 1];

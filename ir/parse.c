@@ -465,6 +465,7 @@ static void state(Parser *p) {
   if (parse_accept_word(p, "param"))
     module_state_add(p->m, name, t, 0)->param = parse_quoted(p, "the name of a weight");
   else module_state_add(p->m, name, t, parse_number(p, "a number or a weight"));
+  if (parse_accept_word(p, "away")) module_state(p->m, name)->away = true;
 }
 
 static void blob(Parser *p) {

@@ -211,7 +211,7 @@ void module_print(const Module *m, Text *t) {
     text_add(t, " = ");
     if (s->param) text_add(t, "param "), text_quoted(t, s->param);
     else text_double(t, s->value);
-    text_add(t, "\n");
+    text_add(t, s->away ? " away\n" : "\n");
   }
   for (size_t i = 0; i < m->funcs.n; i++) func_print(m, t, m->funcs.items[i]);
 }

@@ -31,3 +31,37 @@ size_t state_first_read(const StateOps *s, const Func *f, size_t op) {
   while (i != SIZE_MAX && f->ops.items[i].kind != OP_read) i = s->next[i];
   return i;
 }
+
+bool state_is_away(Module *m, const Op *op) {
+  const State *s = op_is_state(op->kind) ? module_state(m, op_str(op, AT_name)) : NULL;
+  return s && s->away;
+}
+
+/* ---- homes */
+
+static const char *const offload_names[] = {
+#define OFFLOAD(name, text) #name,
+#include "ir/offload.def"
+#undef OFFLOAD
+};
+
+const char *offload_name(Offload o) { return offload_names[o]; }
+
+bool offload_find(const char *name, size_t n, Offload *out) {
+  for (int i = 0; i < OFFLOAD_COUNT; i++) {
+    if (strlen(offload_names[i]) != n || memcmp(offload_names[i], name, n) != 0) continue;
+    return *out = (Offload)i, true;
+  }
+  return false;
+}
+
+/* A state that starts as a number is a moment of the optimizer; others are weights and statistics. */
+void offload_apply(Module *m, Offload o) {
+  for (size_t i = 0; i < m->states.n; i++) m->states.items[i].away = o == OFFLOAD_moments && !m->states.items[i].param;
+}
+
+Offload offload_of(const Module *m) {
+  for (size_t i = 0; i < m->states.n; i++)
+    if (m->states.items[i].away) return OFFLOAD_moments;
+  return OFFLOAD_none;
+}

@@ -135,7 +135,7 @@ typedef struct Target {
   double reserve_bytes; /* memory that programs may not use; 0 if not given */
   double launch;        /* seconds to start one operation */
   double host;          /* seconds for the host to issue an operation, ahead of the device; 0 if never a limit */
-  double sms, clock, l2, shared_memory, host_memory, pcie;
+  double sms, clock, l2, shared_memory, host_memory, pcie, disk; /* disk: shared by the ranks of a machine */
   double power, idle_power; /* watts of a rank: busy, and while a program on it waits */
   TargetPrice prices[PRICE_KINDS];
   PriceKind price; /* the price in use (target_price) */
@@ -172,6 +172,10 @@ double target_peak(const Target *t);
 
 /* The price in use. */
 static inline const TargetPrice *target_price(const Target *t) { return &t->prices[t->price]; }
+
+/* Bytes per second between a rank and the home of what it keeps away from its device (--offload): host memory over
+ * PCIe, or the disk of a machine of CPUs.  NaN if unknown. */
+static inline double target_away(const Target *t) { return t->device->shared_memory ? t->disk : t->pcie; }
 
 /* Bytes that a program may use on a rank. */
 static inline double target_usable(const Target *t) { return t->memory_bytes - t->reserve_bytes; }

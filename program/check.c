@@ -309,7 +309,9 @@ static bool check_states(Check *c) {
     NEED(text_ok(c, s->name), "states", i, "the name");
     NEED(dtype_ok(s->dtype), "states", i, "the type");
     NEED(s->stage < p->stages, "states", i, "the stage");
-    NEED(persistent_buffer_ok(c, s->buffer, PC_state, s->stage), "states", i, "the buffer");
+    NEED(
+        persistent_buffer_ok(c, s->buffer, PC_state, s->stage) || persistent_buffer_ok(c, s->buffer, PC_away, s->stage),
+        "states", i, "the buffer");
     NEED(dims_ok(c, s->dims, PROGRAM_USES_PLACE | PROGRAM_USES_MICRO_BATCH | PROGRAM_USES_COMPUTED), "states", i,
          "the shape");
     bool whole = p->buffers[s->buffer].slots == p->micro_batches; /* a slot for the part of each micro-batch */
@@ -321,6 +323,8 @@ static bool check_states(Check *c) {
 /* True if the size of a buffer of this class is known when the program is loaded. */
 static bool has_fixed_size(uint32_t class_) { return class_ == PC_param || class_ == PC_library; }
 
+static bool is_of_state(uint32_t class_) { return class_ == PC_state || class_ == PC_away; }
+
 static bool check_buffers(Check *c) {
   const Program *p = c->p;
   for (uint32_t i = 0; i < p->n_buffers; i++) {
@@ -330,9 +334,9 @@ static bool check_buffers(Check *c) {
     NEED(b->stage < p->stages, "buffers", i, "the stage");
     NEED(expr_ok(c, b->bytes), "buffers", i, "the size");
     NEED(b->slots >= 1 && b->slots <= PROGRAM_MAX_MICRO_BATCHES, "buffers", i, "the number of slots");
-    if (has_fixed_size(b->class_) || b->class_ == PC_state) {
+    if (has_fixed_size(b->class_) || is_of_state(b->class_)) {
       NEED(b->entry == PROGRAM_NONE && b->body == PROGRAM_NONE, "buffers", i, "the lifetime");
-      NEED(b->slots == 1 || (b->class_ == PC_state && b->slots == p->micro_batches), "buffers", i,
+      NEED(b->slots == 1 || (is_of_state(b->class_) && b->slots == p->micro_batches), "buffers", i,
            "the number of slots");
       NEED(!(p->expr_uses[b->bytes] & (has_fixed_size(b->class_) ? PROGRAM_USES_SYMBOL : 0)), "buffers", i, "the size");
       continue;

@@ -149,16 +149,32 @@ static bool collective_ok(const Program *p, const ProgramInstr *x) {
   return (dims < 1 || x->dim < rank) && (dims < 2 || (x->dim2 < rank && x->dim2 != x->dim));
 }
 
+static bool is_away(const Program *p, const ProgramInstr *x, uint32_t i) {
+  return p->buffers[operand(p, x, i)->buffer].class_ == PC_away;
+}
+
+/* True if the instruction names tensors of class away only where it may: bring reads one, stow writes one. */
+static bool away_ok(const Program *p, const ProgramInstr *x) {
+  for (uint32_t i = 0; i < x->tensors.n; i++) {
+    bool home = (x->kind == PI_bring && i == 0) || (x->kind == PI_stow && i == 1);
+    if (is_away(p, x, i) != home) return false;
+  }
+  return true;
+}
+
 static bool meaning_ok(const Check *c, const ProgramInstr *x, const ProgramBody *b) {
   const Program *p = c->p;
   const ProgramEntry *e = &p->entries[b->entry];
   bool over_axes = x->kind != PI_send && x->kind != PI_recv;
+  if (!away_ok(p, x)) return false;
   if (program_instr_is_comm(x->kind) && over_axes != (p->groups[x->object].from == PROGRAM_NONE)) return false;
   switch ((ProgramInstrKind)x->kind) {
     case PI_gemm: return gemm_ok(p, x);
     case PI_conv: return conv_ok(p, x);
     case PI_launch: /* tensors that it does not write may be tables */
       return x->dim <= x->tensors.n && (x->tensors.n - x->dim >= 32 || x->mask >> (x->tensors.n - x->dim) == 0);
+    case PI_bring:
+    case PI_stow:
     case PI_copy: return pair_ok(p, x);
     case PI_pack: return pack_ok(p, x, e);
     case PI_send: return p->groups[x->object].from == b->stage;

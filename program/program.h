@@ -36,7 +36,8 @@
  * edge taken once (program_next).
  *
  * Memory.  A buffer has `slots` pieces of `bytes` bytes; tensors address slot (micro-batch mod slots).
- *   persistent   entry NONE: classes param, state and library; a state that micro-batches split has a slot for each
+ *   persistent   entry NONE: classes param, state, library and away (the home of a state outside the memory of the
+ *                device); a state that micro-batches split has a slot for each
  *   of a body    live at instructions [first, last] of every call of `body`, within one call
  *   of an entry  body NONE: live over calls [first, last] of the schedule of (entry, stage): values that bodies pass to
  *                each other, for as many micro-batches as there are slots, or accumulated over all of them (one slot)
@@ -79,7 +80,7 @@
 #define PROGRAM_NONE UINT32_MAX
 
 enum {
-  PROGRAM_VERSION = 19,
+  PROGRAM_VERSION = 20,
   PROGRAM_PAGE = 4096,  /* alignment of embedded ranges in the image */
   PROGRAM_ALIGN = 64,   /* alignment of buffers and of their slots */
   PROGRAM_MAX_RANK = 8, /* dimensions of a tensor */
@@ -113,6 +114,7 @@ typedef enum ProgramSpace {
   SPACE_ARENA,
   SPACE_WINDOW,
   SPACE_LIBRARY,
+  SPACE_AWAY, /* not the device's memory */
   SPACE_COUNT
 } ProgramSpace;
 

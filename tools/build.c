@@ -227,6 +227,9 @@ static bool train_options(Tool *t, ModelOptions *o) {
   if (schedule && !schedule_parse(schedule, strlen(schedule), &known, &chunks))
     return diag_error(t->diags, DIAG_usage_value, (Loc){0}, "--schedule %s: a pipeline rank has 2 to 64 stages",
                       schedule);
+  const char *offload = option_text(&t->options, OPT_offload);
+  if (!loss && offload && strcmp(offload, "none") != 0)
+    return diag_error(t->diags, DIAG_usage_option, (Loc){0}, "--offload %s needs --train", offload);
   const char *again = option_text(&t->options, OPT_recompute);
   if (!loss && again && strcmp(again, "none") != 0)
     return diag_error(t->diags, DIAG_usage_option, (Loc){0}, "--recompute %s needs --train", again);
@@ -504,6 +507,9 @@ bool tool_load(Tool *t, const char *path, const Target *target, Build *b) {
   o->plan = plan_options(t, target);
   o->micro_batch = option_int(&t->options, OPT_micro_batch, 0);
   o->plan_file = option_text(&t->options, OPT_plan);
+  const char *offload = option_text(&t->options, OPT_offload);
+  o->offload_given = offload != NULL;
+  if (offload) offload_find(offload, strlen(offload), &o->offload);
   o->configuration = option_text(&t->options, OPT_configuration);
   o->save_plan = tool_prints_plan(t) ? NULL : option_text(&t->options, OPT_save_plan);
   return tool_weights_dtype_runs(t, target) && tool_calls(t, &o->calls, &o->ncalls) &&

@@ -145,9 +145,13 @@ static void options(void) {
     for (int i = 0; i < OPT_COUNT; i++)
       if (option_rows[i].group == (OptionGroup)g && !option_is_later((OptionId)i)) option(i);
   }
-  puts(".SS Not built yet");
-  for (int i = 0; i < OPT_COUNT; i++)
-    if (option_is_later((OptionId)i)) option(i);
+  bool later = false;
+  for (int i = 0; i < OPT_COUNT; i++) {
+    if (!option_is_later((OptionId)i)) continue;
+    if (!later) puts(".SS Not built yet");
+    later = true;
+    option(i);
+  }
 }
 
 static void exit_codes(void) {

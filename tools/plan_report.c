@@ -156,6 +156,16 @@ static void show_limit(const Tool *t, const Build *b) {
                                   show_bytes(t->arena, g->reserve_bytes)));
 }
 
+/* Says which states live outside the memory of the devices, and where. */
+static void show_away(const Tool *t, const Build *b) {
+  const Offload away = offload_of(b->model.m);
+  if (away == OFFLOAD_none) return;
+  const Target *g = b->options.target;
+  printf("  %-8s %s: %s per rank, %s, moved at %s/s in every step\n", "away", offload_name(away),
+         show_bytes(t->arena, plan_memory(b->plan)->away),
+         g->device->shared_memory ? "in a file" : "in the host's memory", show_bytes(t->arena, target_away(g)));
+}
+
 /* Says which plans the bound covers, and gives the bound without pipeline bubbles if it is lower. */
 static const char *bounds_text(const Tool *t, const Plan *p) {
   const char *bound = show_seconds(t->arena, p->lower_bound);
@@ -222,6 +232,7 @@ void tool_plan_show(Tool *t, const Build *b) {
   tool_entries_show(t, b);
   show_said(t, b);
   show_traded(t, b);
+  show_away(t, b);
   show_limit(t, b);
   show_shares(t, p, plan_memory(p));
   show_price(t, b);
@@ -260,10 +271,10 @@ static json_t *with_degrees(const int degree[DEGREE_COUNT], json_t *rest) {
 
 static json_t *chosen_json(const Build *b) {
   const Plan *p = b->plan;
-  return with_degrees(
-      p->degree, json_pack("{s:i, s:I, s:i, s:s, s:s}", "zero", p->zero, "micro_batch", (json_int_t)micro_batch_size(b),
-                           "micro_batches", p->micro_batches, "schedule", plan_schedule_name(b->model.m->arena, p),
-                           "recompute", p->recompute));
+  return with_degrees(p->degree, json_pack("{s:i, s:I, s:i, s:s, s:s, s:s}", "zero", p->zero, "micro_batch",
+                                           (json_int_t)micro_batch_size(b), "micro_batches", p->micro_batches,
+                                           "schedule", plan_schedule_name(b->model.m->arena, p), "recompute",
+                                           p->recompute, "offload", offload_name(offload_of(b->model.m))));
 }
 
 /* Memory by the class names shown to users. */
@@ -277,10 +288,11 @@ static json_t *classes_json(const PlanMemory *m) {
 
 /* In a training step `activations` are saved for gradients, `workspace` is transient. */
 static json_t *memory_json(const PlanMemory *m) {
-  return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "params", integer_of(m->params + m->gathered), "grads",
+  return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "params", integer_of(m->params + m->gathered), "grads",
                    integer_of(m->gradients), "optimizer", integer_of(m->trains ? m->state : 0), "activations",
                    integer_of(m->trains ? m->saved : m->activations), "state", integer_of(m->trains ? 0 : m->state),
-                   "workspace", integer_of(m->trains ? m->activations : 0), "comm", integer_of(m->communication));
+                   "workspace", integer_of(m->trains ? m->activations : 0), "comm", integer_of(m->communication),
+                   "away", integer_of(m->away));
 }
 
 /* Returns the memory of the largest rank of the program; null if unknown. */

@@ -284,6 +284,7 @@ json_t *tool_target_json(const Target *g) {
                  {"idle_power_w", g->idle_power},
                  {"host_memory_bytes", g->host_memory},
                  {"pcie_bytes_per_s", g->pcie},
+                 {"disk_bytes_per_s", g->disk},
                  {"usd_per_hour", target_price(g)->usd_per_hour}};
   for (size_t i = 0; i < sizeof figures / sizeof *figures; i++)
     json_object_set_new(o, figures[i].name, number(figures[i].v));

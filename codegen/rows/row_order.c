@@ -12,6 +12,7 @@
  *     as well, so that most of them live on anyway.
  * A bundle comes before the first of its readers, or last.  So each of its members comes after the groups it needs, as
  * long as no two bundles wait for each other. */
+#include "ir/states.h"
 #include "codegen/rows/row_work.h"
 
 /* ---- order */
@@ -154,8 +155,20 @@ static bool is_cast_of_state(const Work *w, const WorkGroup *g) {
   return all;
 }
 
+/* True if the group reads a state that is away: a bundle would bring the states of all its members at once. */
+static bool reads_away(const Work *w, const WorkGroup *g) {
+  for (int i = 0; i < g->n; i++) {
+    const Op *op = w->ops.items[g->ops[i]].op;
+    for (int k = 0; k < op->nin; k++) {
+      int def = work_def(w, op->in[k]);
+      if (def >= 0 && state_is_away(w->m, w->ops.items[def].op)) return true;
+    }
+  }
+  return false;
+}
+
 static BundleKind kind_of(const Work *w, const WorkGroup *g) {
-  if (!is_kernel(w, g)) return BUNDLE_NONE;
+  if (!is_kernel(w, g) || reads_away(w, g)) return BUNDLE_NONE;
   if (is_of_update(w, g)) return g->space.rows ? BUNDLE_NONE : BUNDLE_UPDATE;
   return is_cast_of_state(w, g) ? BUNDLE_CASTS : is_short_sum(w, g) ? BUNDLE_SUMS : BUNDLE_NONE;
 }

@@ -425,6 +425,7 @@ static Target *build_kind(Diags *d, Arena *a, const MachineFigures *x, int devic
   }
   t->host_memory = figure(p->machine, "host-memory", 0, NAN);
   t->pcie = figure(p->machine, "pcie", 1, NAN);
+  t->disk = figure(p->machine, "disk", 1, NAN) / share;
   if (!read_prices(d, p->machine, t)) return NULL;
   const char *kernels = word_of(block, "kernels", 0);
   t->has_kernels = kernels != NULL;

@@ -11,6 +11,7 @@
 #include "ir/layout/count.h"
 #include "ir/schedule.h"
 #include "ir/shares.h"
+#include "ir/states.h"
 #include "passes/cost/alike.h"
 #include "passes/cost/cpu.h"
 #include "passes/cost/model.h"
@@ -698,6 +699,11 @@ static double joined_seconds(const CostModel *c, JoinKind k, double bytes) {
 static OpCost joined_price(const CostModel *c, const Func *f, const Op *op, const Rule *r, const Strategy *s) {
   PartKind kind = cost_part(c, f, op)->kind;
   OpCost out = cost_kernel(c, f, op, r, s);
+  if (op_is_state(op->kind) && state_is_away(c->m, op)) {
+    const bool reads = op->kind == OP_read;
+    out.seconds += cost_away(c, f, op, reads ? strategy_result(c->m, r, s, 0) : strategy_operand(c->m, r, s, 0));
+    return out;
+  }
   if (kind != PART_OWN) {
     out.seconds = kind == PART_ROWS ? rows_seconds(c, f, op, r, s) : 0;
     out.rows = kind == PART_ROWS;
@@ -726,6 +732,11 @@ double cost_apart(const CostModel *c, const Func *f, const Op *op, const Layout 
 
 double cost_write(const CostModel *c, const Type *global, const Layout *l) {
   return cost_traffic(c, cost_bytes(c, global, l));
+}
+
+double cost_away(const CostModel *c, const Func *f, const Op *op, const Layout *l) {
+  if (!state_is_away(c->m, op)) return 0;
+  return cost_bytes(c, type_of(f, op->kind == OP_write ? op->in[0] : op->out), l) / target_away(c->target);
 }
 
 /* ---- an operation with a split body factor: the parts that the walk makes of it */

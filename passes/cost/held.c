@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "ir/states.h"
 #include "passes/facts/zero.h"
 
 /* Returns the operation's part of a kernel of rows; NULL if it has none. */
@@ -323,7 +324,8 @@ static void record_point(PlanLedger *l, size_t op, const double *now) {
 static void find_changes(const HeldList *h, HeldStages *by, int stage, const ScheduleLive *live, double *kept) {
   for (size_t i = by->starts[stage]; i < by->starts[stage + 1]; i++) {
     const Held *x = &h->items[by->items[i]];
-    bool resident = !x->converted && op_is_resident(op_of(h->f, x->value)->kind);
+    const Op *maker = op_of(h->f, x->value);
+    bool resident = !x->converted && op_is_resident(maker->kind) && !state_is_away(h->walk->m, maker);
     if (x->in_place || x->shown != SHOWN_STORED || stays_inside(h, x) || resident) continue;
     double bytes = kept_batches(h, x, live) * cost_bytes(h->c, type_of(h->f, x->value), x->layout);
     LedgerClass k = class_of(h, x);
@@ -378,7 +380,7 @@ PlanMemory held_memory(const HeldList *h, HeldStages *by, const StageCost *sums,
   for (int stage = 0; stage < mesh->stages; stage++) {
     if (mesh_place_of(mesh, stage) != place) continue;
     const HeldBytes x = held_bytes(h, by, stage, table);
-    m.params += sums[stage].params, m.state += sums[stage].state;
+    m.params += sums[stage].params, m.state += sums[stage].state, m.away += sums[stage].away;
     for (int k = 0; k < HELD_CLASSES; k++) all.kept[k] += x.kept[k];
     const bool larger = sum_of(x.most) > sum_of(all.most);
     if (ledger) record_stage(&recording, &largest, stage, larger || largest.stage < 0);

@@ -146,8 +146,15 @@ static Val price_source(Walk *w, const WalkScope *s, const Op *op, const Layout 
     bool weight = !declares && op->kind == OP_read && op_is_of_weight(w->m, op);
     double *kept = weight ? &p->sums[stage].params : &p->sums[stage].state,
            bytes = cost_bytes(p->c, type_of(s->f, value), layout);
-    *kept += bytes;
-    keep_state(p, op, bytes, layout, stage);
+    if (state_is_away(w->m, op)) {
+      p->sums[stage].away += bytes;
+      double seconds = declares ? 0 : cost_away(model_of(p, stage), s->f, op, layout);
+      spend(p, stage, seconds, &p->sums[stage].memory_bound);
+      if (w->phase == PH_step) p->sums[stage].optimizer += seconds;
+    } else {
+      *kept += bytes;
+      keep_state(p, op, bytes, layout, stage);
+    }
   }
   p->states = w->states.n;
   if (declares) return NOT_HELD;
@@ -274,7 +281,10 @@ static Val price_operation(Walk *w, const WalkScope *s, size_t index, const Val 
   bool alone = s->from || is_apart(p, s, op, in);
   CostModel *c = model_of(p, stage);
   OpCost cost = (alone ? cost_kernel : cost_joined)(c, s->f, op, s->rules[index], &s->strategies[index]);
-  if (op->kind == OP_write) cost.seconds = cost_write(c, type_of(s->f, op->in[0]), p->held.items[in[0] - 1].layout);
+  if (op->kind == OP_write) {
+    const Layout *written = p->held.items[in[0] - 1].layout;
+    cost.seconds = cost_write(c, type_of(s->f, op->in[0]), written) + cost_away(c, s->f, op, written);
+  }
   for (int k = 0; k < op->nin && cost.rows; k++)
     if (p->held.items[in[k] - 1].converted)
       cost.seconds += cost_outside(c, s->f, op, s->rules[index], &s->strategies[index], k);

@@ -35,6 +35,7 @@ typedef struct PlanMemory {
   /* For training steps: weights gathered from their parts, gradients, and values that a forward pass keeps for them. */
   bool trains;
   double gathered, gradients, saved;
+  double away; /* of states outside the memory of the device (--offload); not in the total */
 } PlanMemory;
 
 /* The same as named classes of bytes that add up to the total.  For a training step these are weights, gradients,
@@ -80,6 +81,7 @@ typedef struct StageCost {
   double waits;                /* of `memory_bound`: for the host */
   double issued[PH_END];       /* kernels and messages of a micro-batch, by phase */
   double flops, params, state;
+  double away; /* of state that is away */
 } StageCost;
 
 /* Traffic of one kind of communication in a step (COMM_send: between stages); bytes as in comm.h. */

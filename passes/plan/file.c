@@ -307,6 +307,19 @@ static bool read_schedule(Parser *p) {
   return true;
 }
 
+/* Reads what the plan keeps outside the memory of the devices. */
+static bool read_offload(Parser *p) {
+  spaces(p);
+  size_t n = strcspn(p->at, " \t#");
+  Offload *o = &p->f->offload;
+  if (p->f->offload_loc.line) return syntax(p, "only one offload line");
+  p->f->offload_loc = here(p);
+  if (!offload_find(p->at, n, o) || *o == OFFLOAD_auto)
+    return diag_error(p->d, DIAG_plan_model, here(p), "a plan keeps none or moments away, not '%.*s'", (int)n, p->at);
+  p->at += n;
+  return true;
+}
+
 static bool need_mesh(Parser *p) { return p->f->stages || syntax(p, "a mesh line above"); }
 
 static bool read_stage(Parser *p) {
@@ -373,10 +386,11 @@ static bool read_line(Parser *p) {
   static const struct {
     const char *name;
     bool (*read)(Parser *);
-  } statements[] = {{"graph", read_graph},   {"entries", read_entries},   {"target", read_target},
-                    {"mesh", read_mesh},     {"schedule", read_schedule}, {"stage", read_stage},
-                    {"op", read_op},         {"store", read_store},       {"grad", read_grad},
-                    {"update", read_update}, {"complete", read_complete}, {"force", read_force}};
+  } statements[] = {{"graph", read_graph},    {"entries", read_entries},   {"target", read_target},
+                    {"mesh", read_mesh},      {"schedule", read_schedule}, {"stage", read_stage},
+                    {"op", read_op},          {"store", read_store},       {"grad", read_grad},
+                    {"update", read_update},  {"complete", read_complete}, {"force", read_force},
+                    {"offload", read_offload}};
   keep_comment(p);
   if (at_end(p)) return true;
   for (size_t i = 0; i < sizeof statements / sizeof *statements; i++) {
@@ -386,7 +400,8 @@ static bool read_line(Parser *p) {
     if (!statements[i].read(p)) return false;
     return at_end(p) || syntax(p, "the end of the line");
   }
-  return syntax(p, "graph, entries, target, mesh, schedule, stage, op, store, grad, update, complete or force");
+  return syntax(p,
+                "graph, entries, target, mesh, schedule, offload, stage, op, store, grad, update, complete or force");
 }
 
 /* Checks that all stages have lines, or none. */

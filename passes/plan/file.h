@@ -6,6 +6,7 @@
 #include "ir/ir.h"
 #include "passes/facts/zero.h"
 #include "passes/plan/degrees.h"
+#include "ir/states.h"
 #include "passes/plan/recompute.h"
 
 /* stage N "name" */
@@ -54,6 +55,7 @@ typedef struct PlanFile {
   int ranks;
   bool complete;         /* the search chooses everything that the file omits */
   bool scheduled;        /* it has a schedule line */
+  Offload offload;       /* of the offload line; none without one */
   PlanFileForce force;   /* of a file to be completed */
   Mesh mesh;             /* with stages; its axes have no symbols yet */
   PlanFileStage *stages; /* by stage; 0 is unused */
@@ -65,7 +67,7 @@ typedef struct PlanFile {
     const char **items;
     size_t n, cap;
   } comments; /* whole-line comments, without '#' and leading spaces */
-  Loc complete_loc, func_loc, graph_loc, entries_loc, ranks_loc, mesh_loc, schedule_loc, end;
+  Loc complete_loc, func_loc, graph_loc, entries_loc, ranks_loc, mesh_loc, schedule_loc, offload_loc, end;
 } PlanFile;
 
 /* Reads the text; the result is in the arena.  NULL after a diagnostic with line and column. */

@@ -376,6 +376,15 @@ static void match_lines(Fitting *p) {
   for (size_t i = 0; i < p->file->ops.n; i++) match(p, &p->file->ops.items[i], (int)i);
 }
 
+/* Gives the states the homes that the plan says. */
+static bool put_away(Fitting *p) {
+  const PlanFile *file = p->file;
+  offload_apply(p->m, file->offload);
+  return offload_of(p->m) == file->offload ||
+         diag_error(p->d, DIAG_plan_model, file->offload_loc, "@%s has no %s to keep away", p->f->name,
+                    offload_name(file->offload));
+}
+
 static Plan *read_plan(Module *m, const Func *f, const Target *t, const char *file, const char *text, Diags *d) {
   Fitting p = {.m = m,
                .f = f,
@@ -397,7 +406,7 @@ static Plan *read_plan(Module *m, const Func *f, const Target *t, const char *fi
                "the file contains only part of a plan; a complete plan is needed");
     return NULL;
   }
-  if (!check_head(&p)) return NULL;
+  if (!check_head(&p) || !put_away(&p)) return NULL;
   index_names(&p);
   match_lines(&p);
   if (!check_repeated(&p) || !check_matches(&p) || !read_strategies(&p) || !check_carries(&p) || !place_stages(&p) ||

@@ -12,6 +12,7 @@
 
 #include "base/hash.h"
 #include "ir/schedule.h"
+#include "ir/states.h"
 #include "ir/shares.h"
 #include "passes/facts/derived.h"
 #include "passes/facts/names.h"
@@ -303,6 +304,7 @@ void plan_print(Module *m, const Func *f, const Plan *p, Text *out) {
   print_entries(f, out);
   text_printf(out, "target %s ranks %d\n", p->target, p->ranks);
   print_mesh(p, out);
+  if (offload_of(m) != OFFLOAD_none) text_printf(out, "offload %s\n", offload_name(offload_of(m)));
   text_printf(out, "# predicted %.3f ms: compute %.3f, memory %.3f, collectives %.3f, transfers %.3f, idle %.3f\n",
               1e3 * t->total, 1e3 * t->compute, 1e3 * t->memory_bound, 1e3 * t->collectives, 1e3 * t->transfers,
               1e3 * t->idle);

@@ -220,11 +220,13 @@ static bool is_each(const Cutting *k, size_t index) {
 /* Returns the seconds per micro-batch; work done once counts its share. */
 static double own_seconds(const Cutting *k, size_t index) {
   const Op *op = &k->f->ops.items[index];
+  if (op->kind == OP_read) return part_of_once(k) * cost_away(k->c, k->f, op, produced(k, index, 0));
   if (op_is_source(op->kind)) return 0;
   double part = is_each(k, index) ? 1 : part_of_once(k);
   if (op->kind == OP_write) {
     part *= joint_weight(k->f, index);
-    return part * cost_write(k->c, type_of(k->f, op->in[0]), wanted_layout(k, index, 0));
+    const Layout *written = wanted_layout(k, index, 0);
+    return part * (cost_write(k->c, type_of(k->f, op->in[0]), written) + cost_away(k->c, k->f, op, written));
   }
   double own = cost_op_runs(k->c, k->loops, k->f, index, k->rules[index], &k->strategies[index]).seconds;
   for (int j = 0; j < op->nin; j++)

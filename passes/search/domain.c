@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "ir/states.h"
 #include "passes/lower/walk.h"
 #include "passes/facts/zero.h"
 
@@ -226,7 +227,7 @@ static Domain *domain_with_room(const Making *k, Arena *a, int n) {
   d->results = ARENA_ARRAY(a, const Layout **, d->nout + 1);
   for (int i = 0; i < d->nout; i++) d->results[i] = ARENA_ARRAY(a, const Layout *, n);
   d->operands = ARENA_ARRAY(a, const Layout **, nin + 1);
-  d->memory = op_is_resident(k->op->kind) ? ARENA_ARRAY(a, double, n) : NULL;
+  d->memory = op_is_resident(k->op->kind) && !state_is_away(k->in->m, k->op) ? ARENA_ARRAY(a, double, n) : NULL;
   d->outside = ARENA_ARRAY(a, double *, nin + 1);
   const KernelPart *part = cost_part(k->in->cost, k->in->f, k->op);
   for (int i = 0; i < nin; i++) {

@@ -209,6 +209,7 @@ static void add_op(const Shaping *w, Key *key, size_t index) {
   add_double(key, runs_of_op(w->out->loops, index));
   add_double(key, runs_of_result(w->out->loops, w->out->f, index));
   add_int(key, op_is_resident(op->kind) ? w->out->same.reads[index] : 0);
+  add(key, state_is_away(w->m, op));
   add(key, zero_is_storage(w->m, op)), add(key, zero_places(op));
   add(key, w->out->form[index]), add(key, w->out->small[index]);
   add(key, w->out->before[index]), add_int(key, w->out->time_factor[index]);

@@ -1,5 +1,6 @@
 /* passes/search/unfit.c - why there is no plan; see outer.h. */
 #include "base/amount.h"
+#include "ir/states.h"
 #include "passes/facts/same_weight.h"
 #include "passes/search/outer.h"
 
@@ -9,7 +10,7 @@ double resident_bytes(const CostModel *c, Module *m, const Func *f) {
   SameWeight same = weight_readers(scratch, f);
   for (size_t i = 0; i < f->ops.n; i++) {
     const Op *op = &f->ops.items[i];
-    if (op_is_resident(op->kind) && same.first[i] == i)
+    if (op_is_resident(op->kind) && same.first[i] == i && !state_is_away(m, op))
       sum += cost_bytes(c, type_of(f, op->out), layout_replicated(m, type_of(f, op->out)->rank));
   }
   arena_free(scratch);

@@ -165,17 +165,35 @@ static RtStatus bind_parts(const Executor *e, Binding *b, RtError *error) {
 
 /* ---- state */
 
+/* Fills a state of class away, whose file is all zeros. */
+static RtStatus fill_away(const Executor *e, const Binding *b, const ProgramState *s, int64_t n, RtError *error) {
+  enum { MOST = 1 << 16 }; /* elements of a piece */
+  const size_t each = dtype_bytes((DType)s->dtype);
+  if (s->value == 0 || n == 0) return RT_OK;
+  char *piece = malloc((size_t)(n < MOST ? n : MOST) * each);
+  if (!piece) return rt_error(error, RT_FAILED, "out of memory");
+  RtStatus status = exec_fill(e, PROGRAM_NONE, (DType)s->dtype, piece, 1, n < MOST ? n : MOST, 0, s->value, error);
+  for (int64_t at = 0; at < n && !status; at += MOST)
+    status = exec_away_write(e, e->away.at + b->plan.offsets[s->buffer] + (size_t)at * each, piece,
+                             (uint64_t)(n - at < MOST ? n - at : MOST) * each, error);
+  free(piece);
+  return status;
+}
+
 static RtStatus fill_states(Executor *e, const Binding *b, RtError *error) {
   const Program *p = e->p;
   RtStatus status = exec_alloc(e, SPACE_STATE, b->plan.bytes[SPACE_STATE], error);
+  if (!status) status = exec_away_open(e, b->plan.bytes[SPACE_AWAY], error);
   exec_capture_moved(e, b, SPACE_STATE);
   for (uint32_t i = 0; !status && i < p->n_states; i++) {
     const ProgramState *s = &p->states[i];
     if (s->stage != e->stage) continue;
     int64_t room =
         (int64_t)(b->plan.slot_bytes[s->buffer] * p->buffers[s->buffer].slots / dtype_bytes((DType)s->dtype));
-    status = exec_fill(e, PROGRAM_NONE, (DType)s->dtype, e->spaces[SPACE_STATE].data + b->plan.offsets[s->buffer], 1,
-                       room, 0, s->value, error);
+    status = p->buffers[s->buffer].class_ == PC_away
+                 ? fill_away(e, b, s, room, error)
+                 : exec_fill(e, PROGRAM_NONE, (DType)s->dtype, e->spaces[SPACE_STATE].data + b->plan.offsets[s->buffer],
+                             1, room, 0, s->value, error);
     int64_t *kept = &e->state_values[i * EXEC_STATE_VALUES];
     kept[0] = (int64_t)b->plan.offsets[s->buffer];
     for (uint32_t d = 0; d < s->dims.n; d++) kept[1 + d] = b->values[program_list(p, s->dims)[d]];
@@ -345,7 +363,7 @@ void exec_place(const Executor *e, Binding *b) {
   for (uint32_t i = 0; i < p->n_buffers; i++) {
     const ProgramBuffer *buffer = &p->buffers[i];
     if (!in_binding(e, b, buffer)) continue;
-    char *space = e->spaces[program_class_space(buffer->class_)].data;
+    char *space = buffer->class_ == PC_away ? e->away.at : e->spaces[program_class_space(buffer->class_)].data;
     const BufferPort *port = &b->ports[i];
     if (port->port != EXEC_NO_PORT && e->io) b->address[i] = e->io + b->io.offsets[port->port] + port->at;
     else if (buffer->class_ == PC_param) b->address[i] = (char *)(uintptr_t)e->mapped[i];

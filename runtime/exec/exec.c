@@ -296,7 +296,7 @@ static RtStatus check_room(Executor *e, RtError *error) {
     RtError unread = {0};
     if (memory_plan(p, i, e->stage, symbols, &plan, &unread)) continue; /* the model excludes this size */
     uint64_t bytes = plan.mapped_bytes;
-    for (int s = 0; s < SPACE_COUNT; s++) bytes += plan.bytes[s];
+    for (int s = 0; s < SPACE_COUNT; s++) bytes += s == SPACE_AWAY ? 0 : plan.bytes[s];
     if (bytes > least) least = bytes, weights = plan.bytes[SPACE_PARAM] + plan.mapped_bytes;
     memory_plan_free(&plan);
   }
@@ -408,6 +408,7 @@ void exec_close(Executor *e) {
   for (int i = 0; i < EXEC_BINDINGS; i++) exec_binding_free(e, e->bindings[i]);
   close_comm(e);
   for (int s = 0; s < SPACE_COUNT; s++) exec_release(e, (ProgramSpace)s);
+  exec_away_close(e);
   weights_close(e->weights);
   exec_share_close(e);
   if (e->device) e->ops->close(e->device);
@@ -436,7 +437,7 @@ void exec_report(const Executor *e, RankReport *out) {
                       .run_ns = e->run_ns,
                       .not_finite = e->not_finite,
                       .writing = entry_file_runs(e)};
-  for (int s = 0; s < SPACE_COUNT; s++) out->allocated[s] = e->spaces[s].bytes;
+  for (int s = 0; s < SPACE_COUNT; s++) out->allocated[s] = s == SPACE_AWAY ? e->away.bytes : e->spaces[s].bytes;
   memcpy(out->class_bytes, e->class_bytes, sizeof out->class_bytes);
   for (uint32_t i = 0, k = 0; e->binding && i < e->p->n_symbols; i++)
     if (e->p->symbols[i].most) out->computed[k++] = e->binding->symbols[i];

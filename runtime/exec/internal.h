@@ -6,6 +6,7 @@
 #define APC_RUNTIME_EXEC_INTERNAL_H
 
 #include "runtime/device/device.h"
+#include "runtime/exec/away.h"
 #include "runtime/exec/exec.h"
 #include "runtime/exec/record.h"
 
@@ -116,7 +117,8 @@ struct Executor {
   int tuning_group;     /* of all ranks, in options.comm; with options.tuning only */
   int *groups;          /* per family: this rank's group in the communicator, -1 if it has none */
 
-  Space spaces[SPACE_COUNT];
+  Space spaces[SPACE_COUNT]; /* the device's memory; that of SPACE_AWAY is empty */
+  Away away;
   struct {
     _Atomic unsigned char *written; /* flags in memory shared by all ranks; NULL: nothing is shared */
     uint64_t bytes, *flag;          /* bytes of all flags; per buffer: its first flag */

@@ -1,6 +1,7 @@
 /* runtime/exec/keep.c - saves and restores the values that a request changes: trained weights and states.
  *
- * The copy lies in host memory and takes as many bytes as this rank's weights and states.  It allows undoing a request
+ * The copy lies in host memory and takes as many bytes as this rank's weights and states; that of states in a file lies
+ * in the file (away.h).  It allows undoing a request
  * that must leave no trace (a training step whose loss is not finite).  Without REQUEST_KEEP nothing is copied.
  */
 #include <stdlib.h>
@@ -38,7 +39,9 @@ static RtStatus move_weight(Executor *e, const TrainedPart *part, void *context,
 static RtStatus move_all(Executor *e, bool back, RtError *error) {
   Copy c = {e->kept.data, back};
   RtStatus status = exec_each_trained(e, move_weight, &c, error);
-  return status || !e->kept.has_states ? status : move(e, &c, e->spaces[SPACE_STATE].data, e->kept.state_bytes, error);
+  if (!status && e->kept.has_states) status = move(e, &c, e->spaces[SPACE_STATE].data, e->kept.state_bytes, error);
+  if (!status && e->kept.has_states) status = back ? exec_away_back(e, error) : exec_away_keep(e, error);
+  return status;
 }
 
 /* Copies the sizes of the states, which may be others when they are restored. */

@@ -155,13 +155,28 @@ static RtStatus run_bind(Executor *e, const DeviceCall *c, RtError *error) {
 
 /* ---- the walk */
 
+/* ---- states in their home */
+
+static uint64_t bytes_of(const CallTensor *t) { return (uint64_t)t->elements * dtype_bytes((DType)t->dtype); }
+
+/* Brings a state, and lets the disk begin to read the next one of the body. */
+static RtStatus run_bring(const Executor *e, const BoundBody *b, const DeviceCall *c, RtError *error) {
+  RtStatus status = exec_away_read(e, c->data[1], c->data[0], bytes_of(&c->tensors[0]), error);
+  const DeviceCall *next = c + 1, *end = b->calls.items + b->calls.n;
+  while (next < end && (next->kind != PI_bring || next->skipped)) next++;
+  if (next < end) exec_away_expect(e, next->data[0], bytes_of(&next->tensors[0]));
+  return status;
+}
+
 /* Executes a call on the device; its errors do not name the call yet. */
-static RtStatus run_on_device(const Executor *e, const DeviceCall *c, RtError *error) {
+static RtStatus run_on_device(const Executor *e, const BoundBody *b, const DeviceCall *c, RtError *error) {
   switch ((ProgramInstrKind)c->kind) {
     case PI_launch: return e->ops->launch(e->device, c, error);
     case PI_gemm: return e->ops->gemm(e->device, c, error);
     case PI_conv: return e->ops->conv(e->device, c, error);
     case PI_copy: return c->in_place ? RT_OK : e->ops->copy(e->device, c, error);
+    case PI_bring: return run_bring(e, b, c, error);
+    case PI_stow: return exec_away_write(e, c->data[1], c->data[0], bytes_of(&c->tensors[0]), error);
     case PI_fill: return e->ops->fill(e->device, c, error);
     case PI_pack: return e->ops->pack(e->device, c, error);
     case PI_feed: return run_feed(e, c, error);
@@ -183,7 +198,7 @@ static RtStatus run_call(Executor *e, const BoundBody *b, const DeviceCall *c, u
   inner.status = RT_OK, inner.text[0] = 0;
   RtStatus status;
   if (c->kind == PI_load && c->to && exec_pack_stored(e, c, &status, &inner)) *next = c->to;
-  else status = run_on_device(e, c, &inner);
+  else status = run_on_device(e, b, c, &inner);
   return status ? exec_error(e, c->instr, status, error, inner.text) : RT_OK;
 }
 

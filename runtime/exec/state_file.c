@@ -11,15 +11,32 @@
 #include "program/box.h"
 #include "runtime/exec/entry_file.h"
 
+/* True if the part is in the host's memory, to be used there. */
+static bool is_here(const Executor *e, const ProgramState *s) {
+  return e->host_memory && e->p->buffers[s->buffer].class_ != PC_away;
+}
+
+static RtStatus take(const Executor *e, const ProgramState *s, void *part, const char *at, uint64_t bytes,
+                     RtError *error) {
+  return e->p->buffers[s->buffer].class_ == PC_away ? exec_away_read(e, part, at, bytes, error)
+                                                    : e->ops->read(e->device, part, at, bytes, error);
+}
+
+static RtStatus put(const Executor *e, const ProgramState *s, char *at, const void *part, uint64_t bytes,
+                    RtError *error) {
+  return e->p->buffers[s->buffer].class_ == PC_away ? exec_away_write(e, at, part, bytes, error)
+                                                    : e->ops->upload(e->device, at, part, bytes, error);
+}
+
 static RtStatus move_bytes(const Executor *e, const ProgramState *s, const int64_t *lo, const int64_t *extent, char *at,
                            uint64_t bytes, RtError *error) {
   const char *name = program_text(e->p, s->name);
-  if (e->host_memory) return entry_file_move(e, name, lo, extent, at, error);
+  if (is_here(e, s)) return entry_file_move(e, name, lo, extent, at, error);
   char *part = malloc(bytes + 1);
   if (!part) return rt_error(error, RT_FAILED, "out of memory: %llu bytes of a state", (unsigned long long)bytes);
-  RtStatus status = entry_file_writes(e) ? e->ops->read(e->device, part, at, bytes, error) : RT_OK;
+  RtStatus status = entry_file_writes(e) ? take(e, s, part, at, bytes, error) : RT_OK;
   if (!status) status = entry_file_move(e, name, lo, extent, part, error);
-  if (!status && !entry_file_writes(e)) status = e->ops->upload(e->device, at, part, bytes, error);
+  if (!status && !entry_file_writes(e)) status = put(e, s, at, part, bytes, error);
   free(part);
   return status;
 }
@@ -45,12 +62,12 @@ static void move_common(const Executor *e, const ProgramState *s, const int64_t 
 
 static RtStatus move_box(const Executor *e, const ProgramState *s, const int64_t *lo, const int64_t *extent, char *at,
                          uint64_t bytes, RtError *error) {
-  if (e->host_memory) return move_common(e, s, lo, extent, at), RT_OK;
+  if (is_here(e, s)) return move_common(e, s, lo, extent, at), RT_OK;
   char *part = malloc(bytes + 1);
   if (!part) return rt_error(error, RT_FAILED, "out of memory: %llu bytes of a state", (unsigned long long)bytes);
-  RtStatus status = e->ops->read(e->device, part, at, bytes, error);
+  RtStatus status = take(e, s, part, at, bytes, error);
   if (!status) move_common(e, s, lo, extent, part);
-  if (!status && !e->box.reads) status = e->ops->upload(e->device, at, part, bytes, error);
+  if (!status && !e->box.reads) status = put(e, s, at, part, bytes, error);
   if (!status && !e->box.reads) status = e->ops->finish(e->device, error);
   free(part);
   return status;
@@ -74,7 +91,8 @@ static RtStatus move_slot(const Executor *e, const ProgramState *s, uint32_t slo
     return rt_error(error, RT_BAD_INPUT, "damaged program: the part of state '%s' does not fit",
                     program_text(p, s->name));
   if (bytes == 0) return RT_OK;
-  char *at = e->spaces[SPACE_STATE].data + b->plan.offsets[s->buffer] + slot * room;
+  char *home = p->buffers[s->buffer].class_ == PC_away ? e->away.at : e->spaces[SPACE_STATE].data;
+  char *at = home + b->plan.offsets[s->buffer] + slot * room;
   return e->box.what ? move_box(e, s, lo, extent, at, bytes, error) : move_bytes(e, s, lo, extent, at, bytes, error);
 }
 

@@ -127,6 +127,8 @@ const char *exec_fault(const Executor *e, const Binding *b, const DeviceCall *c)
     case PI_gemm: return gemm_fault(e, b, c);
     case PI_conv: return conv_fits(e, c) ? NULL : "the shape is not that of the tensors";
     case PI_copy: return copy_fits(c) ? NULL : "the box reaches outside a tensor";
+    case PI_bring:
+    case PI_stow: return c->tensors[0].elements == c->tensors[1].elements ? NULL : "the tensors have different sizes";
     case PI_pack:
       if (!e->ops->pack) return "the device's products take no panels";
       return pack_fits(c) ? NULL : "the matrix reaches outside a tensor";

@@ -42,6 +42,7 @@ foreach(name
     train_numbers
     train_ties
     train_runs
+    offload
     train_monitor
     empty
     files

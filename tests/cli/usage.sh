@@ -173,7 +173,7 @@ later() { # later CODE OPTION...
 }
 later APC0626 --dtype fp8
 later APC0636 --train mse --train-mode 'y=dropout(0.1)'
-later APC0637 --offload moments
+later APC0637 --train mse --offload weights
 later APC0644 --weights-dtype int8 --dtype bf16
 later APC0644 --weights-dtype int8 --target dgx-a100x1
 later APC0644 --weights-dtype int8 --train cross_entropy
@@ -208,7 +208,7 @@ for command in compile plan run verify bench; do
   last="$command --help"
   check "the common options are not first" test "$(grep -n '^Common' out | cut -d: -f1)" -eq 4
   check "--target is not the first option" bash -c 'sed -n 5p out | grep -q -- --target'
-  check "options that are not built are not last" bash -c "! sed -n '/^Not built yet/,\$p' out | tail -n +2 | grep '^[A-Z]' && sed -n '/^Not built yet/,\$p' out | grep -q -- --offload && ! sed '/^Not built yet/,\$d' out | grep -q -- --offload"
+  check "options that are not built are not last" bash -c "! sed -n '/^Not built yet/,\$p' out | tail -n +2 | grep '^[A-Z]'"
 done
 
 # the promised options are in the tables: built, or refused by name

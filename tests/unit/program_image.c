@@ -166,7 +166,7 @@ static void prints(void) {
   Text t = {.arena = a};
   program_print(&p, &t);
   const char *const parts[] = {
-      "program 19 \"example\" for cpux4\npeak 2e+12 of \"bf16\"\nsymbol batch min 2 max 64 multiple 2 hint 8\n"
+      "program 20 \"example\" for cpux4\npeak 2e+12 of \"bf16\"\nsymbol batch min 2 max 64 multiple 2 hint 8\n"
       "mesh [tp=2, mb=2 time] stages 2\n",
       "group 0 tp\nblob 0 \"w.bin\" bytes 4096\nblob 1 embedded bytes 100\nblob 2 embedded bytes 5000\n"
       "image cubin \"sm_80\" in blob 1\nimage cubin \"sm_90\" in blob 2\n",
