@@ -154,6 +154,7 @@ static bool read_entries(Safetensors *s, json_t *root, uint64_t data) {
   const char *key;
   json_t *value;
   uint64_t end = end_of_tensors(root, data);
+  if (s->unfinished && end < s->map.size) s->map.size = end; /* what writers leave there for each other */
   if (end > s->map.size)
     return BAD(s, "the file is truncated: it has %zu bytes, its tensors end at %llu", s->map.size,
                (unsigned long long)end);
@@ -194,9 +195,10 @@ static bool read_header(Safetensors *s) {
   return ok;
 }
 
-static Safetensors *open_map(Diags *d, const char *path, FileMap map, bool mapped) {
+static Safetensors *open_map(Diags *d, const char *path, FileMap map, bool mapped, bool unfinished) {
   Safetensors *s = ARENA_NEW(d->arena, Safetensors);
-  *s = (Safetensors){.diags = d, .path = arena_strdup(d->arena, path), .map = map, .mapped = mapped};
+  *s = (Safetensors){
+      .diags = d, .path = arena_strdup(d->arena, path), .map = map, .mapped = mapped, .unfinished = unfinished};
   if (read_header(s)) return s;
   safetensors_close(s);
   return NULL;
@@ -204,11 +206,11 @@ static Safetensors *open_map(Diags *d, const char *path, FileMap map, bool mappe
 
 Safetensors *safetensors_open(Diags *d, const char *path) {
   FileMap map;
-  return file_take(d, path, &map) ? open_map(d, path, map, true) : NULL;
+  return file_take(d, path, &map) ? open_map(d, path, map, true, false) : NULL;
 }
 
 Safetensors *safetensors_open_memory(Diags *d, const char *name, const void *bytes, size_t n) {
-  return open_map(d, name, (FileMap){.data = bytes, .size = n}, false);
+  return open_map(d, name, (FileMap){.data = bytes, .size = n}, false, false);
 }
 
 /* The bytes up to the end of the header, given the first 8 bytes and the file's size, as far as they can be trusted;
@@ -240,7 +242,7 @@ Safetensors *safetensors_open_header(Diags *d, const char *path, uint64_t mark, 
   bool ok = read_head(d, path, &f, mark, &bytes, &n);
   file_parts_close(&f);
   if (ok && hash) *hash = hash64(bytes, n, 0);
-  return ok ? open_map(d, path, (FileMap){.data = bytes, .size = size}, false) : NULL;
+  return ok ? open_map(d, path, (FileMap){.data = bytes, .size = size}, false, mark != 0) : NULL;
 }
 
 void safetensors_close(Safetensors *s) {

@@ -32,6 +32,7 @@ typedef struct Safetensors {
   const char *path;
   FileMap map;
   bool mapped;
+  bool unfinished;         /* it is being written (`mark` of safetensors_open_header): bytes may follow the tensors */
   SafetensorsEntry *items; /* sorted by name */
   size_t n;
   SafetensorsMeta *meta; /* in the order of the file */

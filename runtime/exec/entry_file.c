@@ -20,13 +20,14 @@ typedef struct EntryFile {
   Arena *arena;
   Safetensors *header;
   const char *path;
+  uint64_t mark;
   uint32_t rank;
   int fd;
   bool writes, states;
   _Atomic uint64_t *beats; /* signs of life; NULL without a watchdog */
   struct EntryCopy *copy;  /* parts are copied, and written later; else NULL */
   uint64_t unsynced;
-  uint64_t *sums; /* per output: checksum of this rank's parts; the executor's at the end */
+  uint64_t *sums; /* per output: checksum of this rank's parts, and room for a seal; the executor's at the end */
   uint32_t n_sums;
 } EntryFile;
 
@@ -92,6 +93,7 @@ RtStatus entry_file_open(Executor *e, const RequestFile *file, uint32_t kind, Rt
   if (!f) return rt_error(error, RT_FAILED, "out of memory");
   *f = (EntryFile){.arena = arena_new(),
                    .fd = -1,
+                   .mark = file->mark,
                    .rank = e->options.rank,
                    .beats = exec_beats(e),
                    .writes = writes,
@@ -184,7 +186,7 @@ typedef struct EntryCopy {
     size_t n, cap;
   } parts;
   pthread_t thread;
-  _Atomic uint64_t moved; /* counts written pieces */
+  _Atomic uint64_t own, *writing; /* RankPlace.writing; `own` without a watchdog */
   atomic_bool stopped, over;
   RtStatus status; /* with `error`, when it is over */
   RtError error;
@@ -228,6 +230,14 @@ static void copy_free(EntryCopy *c) {
   free(c);
 }
 
+/* Says that all parts are on the disk (request_record_at): then the file can be made whole without this rank. */
+static RtStatus leave_record(EntryFile *f, RtError *error) {
+  const uint64_t end = f->header->map.size, bytes = request_record_words(f->n_sums) * sizeof *f->sums;
+  f->sums[f->n_sums] = request_record_seal(f->sums, f->n_sums, f->rank, f->mark);
+  RtStatus status = write_piece(f, request_record_at(end, f->n_sums, f->rank), (const char *)f->sums, bytes, error);
+  return status ? status : sync_file(f, error);
+}
+
 static void *write_copy(void *context) {
   EntryCopy *c = context;
   for (size_t i = 0; i < c->parts.n && !c->status; i++) {
@@ -238,7 +248,9 @@ static void *write_copy(void *context) {
     free(x->data), x->data = NULL;
   }
   if (!c->status) c->status = sync_file(c->file, &c->error);
+  if (!c->status) c->status = leave_record(c->file, &c->error);
   atomic_store(&c->over, true);
+  atomic_store(c->writing, 0);
   return NULL;
 }
 
@@ -246,12 +258,15 @@ static void *write_copy(void *context) {
 static RtStatus copy_start(Executor *e, EntryFile *f, RtError *error) {
   EntryCopy *c = f->copy;
   sigset_t all, before;
-  f->beats = &c->moved;
+  c->writing = e->options.place ? &e->options.place->writing : &c->own;
+  atomic_store(c->writing, 1);
+  f->beats = c->writing;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
   int why = pthread_create(&c->thread, NULL, write_copy, c);
   pthread_sigmask(SIG_SETMASK, &before, NULL);
   if (!why) return e->copy = c, RT_OK;
+  atomic_store(c->writing, 0);
   return close_file(f, rt_error(error, RT_FAILED, "rank %u: no thread to write a file: %s", f->rank, strerror(why)),
                     error);
 }
@@ -274,9 +289,9 @@ RtStatus entry_file_join(Executor *e, RtError *error) {
   uint64_t seen = 0;
   if (!e->copy) return RT_OK;
   while (entry_file_runs(e)) {
-    const uint64_t moved = atomic_load(&e->copy->moved);
-    if (moved != seen && exec_beats(e)) atomic_fetch_add(exec_beats(e), 1);
-    seen = moved;
+    const uint64_t pieces = atomic_load(e->copy->writing);
+    if (pieces != seen && exec_beats(e)) atomic_fetch_add(exec_beats(e), 1);
+    seen = pieces;
     nanosleep(&pause, NULL);
   }
   return copy_end(e, error);

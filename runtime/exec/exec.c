@@ -400,6 +400,11 @@ static void close_comm(Executor *e) {
   comm_close(e->comm);
 }
 
+void exec_end_file(Executor *e) {
+  RtError unread = {0};
+  if (e) entry_file_join(e, &unread); /* its record says whether it is whole */
+}
+
 void exec_close(Executor *e) {
   if (!e) return;
   entry_file_stop(e);

@@ -74,7 +74,10 @@ void exec_report(const Executor *e, RankReport *out);
 
 /* Returns the block of a request that gives something (request_gives): equally long on every rank. */
 const void *exec_given(const Executor *e, uint32_t kind, size_t *bytes);
-void exec_close(Executor *e); /* NULL is allowed */
+/* After a failure: waits until a file that is written beside the requests (REQUEST_COPY) is written.  NULL is allowed.
+ */
+void exec_end_file(Executor *e);
+void exec_close(Executor *e); /* gives such a file up; NULL is allowed */
 
 /* Order keys: the request, the turn, the position in the body.  Turns are the bodies that run once before the
  * micro-batches, the micro-batches, and the bodies that run once after them.  Communication before and after a request

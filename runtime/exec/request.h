@@ -13,8 +13,9 @@
 #ifndef APC_RUNTIME_EXEC_REQUEST_H
 #define APC_RUNTIME_EXEC_REQUEST_H
 
-#include "runtime/comm/comm.h"
+#include "base/hash.h"
 #include "program/memory.h"
+#include "runtime/comm/comm.h"
 
 typedef enum RequestKind {
   REQUEST_RUN,
@@ -67,6 +68,16 @@ typedef struct RequestFile {
   uint64_t mark;
   char path[REQUEST_PATH]; /* absolute */
 } RequestFile;
+
+/* When all parts of a rank are on the disk after REQUEST_COPY, it leaves a record after the tensors of the file, which
+ * the host cuts off: the checksum of its parts of each output, and a seal, which only a whole record has. */
+static inline uint64_t request_record_words(uint32_t outputs) { return outputs + UINT64_C(1); }
+static inline uint64_t request_record_at(uint64_t end_of_tensors, uint32_t outputs, uint32_t rank) {
+  return end_of_tensors + rank * request_record_words(outputs) * sizeof(uint64_t);
+}
+static inline uint64_t request_record_seal(const uint64_t *sums, uint32_t outputs, uint32_t rank, uint64_t mark) {
+  return hash64(sums, outputs * sizeof *sums, mark + rank) | 1;
+}
 
 typedef struct RequestHead {
   uint32_t kind;

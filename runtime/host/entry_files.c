@@ -5,7 +5,11 @@
  * the metadata asks for checksums of tensors and header, the host adds up the ranks' sums and puts them in place of the
  * zeros in the header (base/safetensors_sums.h).  Then it corrects the first 8 bytes and renames the file.  So whatever
  * fails, the old file stays whole, and the temporary file cannot be taken for a complete one.
+ *
+ * Ranks that write beside later requests (REQUEST_COPY) leave their checksums in the file (request_record_at).  So the
+ * host can end a file after these ranks have failed in a later request, if all of them had written their parts.
  */
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +17,7 @@
 #include <unistd.h>
 
 #include "base/hash.h"
+#include "base/read_at.h"
 #include "base/safetensors.h"
 #include "base/safetensors_sums.h"
 #include "runtime/host/host.h"
@@ -52,6 +57,17 @@ bool host_tensors_header(const ApcModel *m, uint32_t entry, const RequestLayout 
   return safetensors_header(f->diags, path, list, e->n_outputs, about, (size_t)n_meta, out);
 }
 
+/* A file that is being written. */
+struct HostWrite {
+  HostFiles files;
+  SafetensorsHeader header;
+  FileWriter *writer;
+  const char *path;
+  uint32_t entry;
+  uint64_t mark;
+  bool beside; /* by REQUEST_COPY */
+};
+
 /* Adds up the ranks' checksums of all outputs, in the order of the entry. */
 static RtStatus add_up_sums(ApcModel *m, uint32_t entry, uint64_t *sums) {
   const uint32_t ranks = m->artifact.program.ranks, n = m->artifact.program.entries[entry].n_outputs;
@@ -63,8 +79,37 @@ static RtStatus add_up_sums(ApcModel *m, uint32_t entry, uint64_t *sums) {
   return status;
 }
 
+/* Adds up the checksums that the ranks left in the file.  Returns the first rank that has not left any; -1: all have.
+ */
+static int add_up_records(const ApcModel *m, const HostWrite *x, uint64_t *sums) {
+  const uint32_t ranks = m->artifact.program.ranks, n = m->artifact.program.entries[x->entry].n_outputs;
+  const uint64_t words = request_record_words(n);
+  uint64_t *record = calloc(words, sizeof *record);
+  const int fd = record ? open(file_writer_shared(x->writer), O_RDONLY | O_CLOEXEC) : -1;
+  uint32_t r = 0;
+  memset(sums, 0, n * sizeof *sums);
+  for (bool has = fd >= 0; r < ranks && has; r += has) {
+    has = read_at(fd, request_record_at(x->header.file_bytes, n, r), record, words * sizeof *record) &&
+          record[n] == request_record_seal(record, n, r, x->mark);
+    for (uint32_t i = 0; i < n && has; i++) sums[i] += record[i];
+  }
+  if (fd >= 0) close(fd);
+  free(record);
+  return r < ranks ? (int)r : -1;
+}
+
+static RtStatus find_sums(ApcModel *m, const HostWrite *x, uint64_t *sums) {
+  if (!x->beside) return add_up_sums(m, x->entry, sums);
+  const int missing = add_up_records(m, x, sums);
+  if (missing < 0) return RT_OK;
+  return rt_error(&m->error, RT_FAILED, "%s: rank %d has not written its parts", x->path, missing);
+}
+
 /* Writes the checksums into the header, if it has room for them. */
-static RtStatus write_sums(ApcModel *m, uint32_t entry, const SafetensorsHeader *h, FileWriter *w) {
+static RtStatus write_sums(ApcModel *m, const HostWrite *x) {
+  const SafetensorsHeader *h = &x->header;
+  FileWriter *w = x->writer;
+  const uint32_t entry = x->entry;
   const Program *p = &m->artifact.program;
   const ProgramEntry *e = &p->entries[entry];
   size_t at = safetensors_sums_place(h->bytes, h->n);
@@ -72,7 +117,7 @@ static RtStatus write_sums(ApcModel *m, uint32_t entry, const SafetensorsHeader 
   SafetensorsSum *list = calloc(e->n_outputs + 1u, sizeof *list);
   uint64_t *sums = calloc(e->n_outputs + 1u, sizeof *sums);
   char *text = list && sums ? malloc(safetensors_sums_length(e->n_outputs) + 1) : NULL;
-  RtStatus status = text ? add_up_sums(m, entry, sums) : rt_error(&m->error, RT_FAILED, "out of memory");
+  RtStatus status = text ? find_sums(m, x, sums) : rt_error(&m->error, RT_FAILED, "out of memory");
   for (uint32_t i = 0; i < e->n_outputs && !status; i++)
     list[i] = (SafetensorsSum){program_text(p, p->ports[e->outputs + i].name), sums[i]};
   if (!status) {
@@ -87,11 +132,12 @@ static RtStatus write_sums(ApcModel *m, uint32_t entry, const SafetensorsHeader 
 
 /* Writes the header, with a mark in the first 8 bytes, and sends the request. */
 static RtStatus begin_file(ApcModel *m, RequestKind kind, uint32_t entry, const int64_t *symbols,
-                           const SafetensorsHeader *h, FileWriter *w) {
+                           const SafetensorsHeader *h, FileWriter *w, uint64_t *mark) {
   RequestFile file = {.mark = host_fresh_mark(m)};
   uint64_t length, marked;
   memcpy(&length, h->bytes, sizeof length);
   marked = length ^ file.mark;
+  *mark = file.mark;
   RtStatus status = name_file(m, file_writer_shared(w), &file);
   if (status) return status;
   file_writer_add(w, &marked, sizeof marked);
@@ -100,10 +146,12 @@ static RtStatus begin_file(ApcModel *m, RequestKind kind, uint32_t entry, const 
   return host_request_file(m, kind, entry, symbols, &file);
 }
 
-/* After the ranks wrote the tensors: writes the checksums and the right first 8 bytes. */
-static RtStatus end_file(ApcModel *m, uint32_t entry, const SafetensorsHeader *h, FileWriter *w) {
-  RtStatus status = write_sums(m, entry, h, w);
-  if (!status) file_writer_put(w, 0, h->bytes, sizeof(uint64_t));
+/* After the ranks wrote the tensors: writes the checksums, cuts the records off, and writes the right first 8 bytes. */
+static RtStatus end_file(ApcModel *m, const HostWrite *x) {
+  RtStatus status = write_sums(m, x);
+  if (!status && x->beside && truncate(file_writer_shared(x->writer), (off_t)x->header.file_bytes) != 0)
+    status = rt_error_errno(&m->error, RT_BAD_INPUT, "%s", x->path);
+  if (!status) file_writer_put(x->writer, 0, x->header.bytes, sizeof(uint64_t));
   return status;
 }
 
@@ -116,20 +164,12 @@ RtStatus host_write_tensors(ApcModel *m, RequestKind kind, uint32_t entry, const
                             const SafetensorsHeader *h, const char *path, const HostFiles *f) {
   RtStatus status = RT_OK;
   FileWriter *w = file_writer_open_shared(f->diags, path, 0666, h->file_bytes);
-  if (w) status = begin_file(m, kind, entry, symbols, h, w);
-  if (w && !status && !f->diags->errors) status = end_file(m, entry, h, w);
+  HostWrite x = {.header = *h, .writer = w, .path = path, .entry = entry};
+  if (w) status = begin_file(m, kind, entry, symbols, h, w, &x.mark);
+  if (w && !status && !f->diags->errors) status = end_file(m, &x);
   finish_file(w, status, f);
   return status;
 }
-
-/* A file that is being written. */
-struct HostWrite {
-  HostFiles files;
-  SafetensorsHeader header;
-  FileWriter *writer;
-  const char *path;
-  uint32_t entry;
-};
 
 static void write_free(HostWrite *x) {
   free(x->header.bytes);
@@ -168,7 +208,7 @@ static RtStatus begin_entry(ApcModel *m, RequestKind kind, const int64_t *symbol
   if (host_tensors_header(m, x->entry, &layout, x->path, meta, n_meta, &x->files, &x->header))
     x->writer = file_writer_open_shared(x->files.diags, x->path, 0666, x->header.file_bytes);
   request_layout_free(&layout);
-  return x->writer ? begin_file(m, kind, x->entry, symbols, &x->header, x->writer) : RT_OK;
+  return x->writer ? begin_file(m, kind, x->entry, symbols, &x->header, x->writer, &x->mark) : RT_OK;
 }
 
 static ApcStatus begin_write(ApcModel *m, RequestKind kind, const char *entry, const char *path,
@@ -182,7 +222,7 @@ static ApcStatus begin_write(ApcModel *m, RequestKind kind, const char *entry, c
   HostWrite *x = status ? NULL : calloc(1, sizeof *x);
   if (!x) return host_status(m, status ? status : rt_error(&m->error, RT_FAILED, "out of memory"));
   x->files = host_files_begin();
-  x->path = arena_strdup(x->files.arena, path), x->entry = which;
+  x->path = arena_strdup(x->files.arena, path), x->entry = which, x->beside = kind == REQUEST_COPY;
   status = begin_entry(m, kind, symbols, meta, n_meta, x);
   if (!status && !x->files.diags->errors) return *out = x, APC_OK;
   finish_file(x->writer, status, &x->files);
@@ -191,11 +231,29 @@ static ApcStatus begin_write(ApcModel *m, RequestKind kind, const char *entry, c
   return may;
 }
 
-static ApcStatus end_write(ApcModel *m, HostWrite *x, bool joins) {
+/* The ranks that could answer have failed: waits until each of those of a launcher has written its parts, or is gone.
+ * Those of a session have ended. */
+static void await_records(ApcModel *m, const HostWrite *x) {
+  const Launched *l = m->launched;
+  uint64_t *sums = calloc(m->artifact.program.entries[x->entry].n_outputs + 1u, sizeof *sums);
+  if (l && sums) launched_end_file(m->launched);
+  const double limit = host_now() + launched_file_s(l);
+  for (int missing = 0, gone = -1; l && sums && missing >= 0 && host_now() < limit;) {
+    missing = add_up_records(m, x, sums);
+    if (missing < 0 || missing == gone) break;
+    gone = launched_gone(l, missing) ? missing : -1; /* it may have written since: look once more */
+    if (gone < 0) nanosleep(&(struct timespec){0, 5000000}, NULL);
+  }
+  free(sums);
+}
+
+static ApcStatus end_write(ApcModel *m, HostWrite *x) {
   char path[REQUEST_PATH];
   snprintf(path, sizeof path, "%s", x->path);
-  RtStatus status = joins ? host_request(m, REQUEST_JOIN, 0, NULL, 0) : RT_OK;
-  if (!status) status = end_file(m, x->entry, &x->header, x->writer);
+  const bool answer = m->session || (m->launched && !m->launch_failed);
+  if (x->beside && !answer) await_records(m, x);
+  RtStatus status = !x->beside || !answer ? RT_OK : host_request(m, REQUEST_JOIN, 0, NULL, 0);
+  if (!status) status = end_file(m, x);
   finish_file(x->writer, status, &x->files);
   ApcStatus code = host_files_end(m, x->files, path, host_status(m, status));
   write_free(x);
@@ -205,7 +263,7 @@ static ApcStatus end_write(ApcModel *m, HostWrite *x, bool joins) {
 ApcStatus apc_write_entry(ApcModel *m, const char *entry, const char *path, const char *const *meta, int n_meta) {
   HostWrite *x;
   ApcStatus code = begin_write(m, REQUEST_WRITE, entry, path, meta, n_meta, &x);
-  return code ? code : end_write(m, x, false);
+  return code ? code : end_write(m, x);
 }
 
 ApcStatus host_write_begin(ApcModel *m, const char *entry, const char *path, const char *const *meta, int n_meta,
@@ -221,10 +279,8 @@ bool host_write_runs(const ApcModel *m) {
 
 ApcStatus host_write_end(ApcModel *m, HostWrite *x) {
   if (!host_begin(m)) return (ApcStatus)rt_exit_code(m->error.status);
-  return end_write(m, x, true);
+  return end_write(m, x);
 }
-
-bool host_write_can_end(const ApcModel *m) { return m->session || (m->launched && !m->launch_failed); }
 
 void host_write_drop(HostWrite *x) {
   if (!x) return;

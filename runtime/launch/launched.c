@@ -637,6 +637,21 @@ static void let_tell(const Launched *l) {
     nanosleep(&(struct timespec){0, TELL_MS * 1000000L}, NULL);
 }
 
+/* A run that goes on with other ranks gives the file up. */
+void launched_end_file(Launched *l) {
+  if (!l->watch || !l->executor) return;
+  watch_fail(l->watch, &l->failure);
+  watch_be_patient(l->watch);
+  exec_end_file(l->executor);
+}
+
+double launched_file_s(const Launched *l) {
+  const bool goes_on = l && l->options.elastic && launched_lost(l);
+  return l && !goes_on ? l->options.timeout_ms * 1e-3 : 0;
+}
+
+bool launched_gone(const Launched *l, int rank) { return rank == 0 || !l->watch || watch_gone(l->watch, rank); }
+
 /* Informs the other ranks of the end. */
 static void take_leave(Launched *l, int code) {
   RtError error = {0};
@@ -644,6 +659,7 @@ static void take_leave(Launched *l, int code) {
   if (l->transport) l->transport->exit_code = code;
   if (l->watch && l->broken) watch_fail(l->watch, &l->failure);
   else if (l->watch) watch_leave(l->watch);
+  if (l->broken && !(l->options.elastic && launched_lost(l))) launched_end_file(l);
   if (l->comm && l->broken) let_tell(l);
   if (l->comm && l->broken) comm_abort(l->comm);
   else if (l->comm && !l->over && l->place.rank == 0) spread(l, &c, sizeof c, false, &error);

@@ -87,6 +87,12 @@ int launched_here(const Launched *l);
  * prints its own as well. */
 bool launched_tells(const Launched *l);
 
+/* Rank 0, after a failure: waits until this rank has written a file that it writes beside requests; how many seconds
+ * the others may take for it; true if that rank has ended, or this one has failed. */
+void launched_end_file(Launched *l);
+double launched_file_s(const Launched *l);
+bool launched_gone(const Launched *l, int rank);
+
 /* Frees everything.  Rank 0 makes the others leave with `code`; after an error any rank ends all.  NULL is allowed. */
 void launched_close(Launched *l, int code);
 

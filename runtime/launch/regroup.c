@@ -177,6 +177,14 @@ static RtStatus make_folders(const char *folder, int round, RtError *error) {
 
 /* ---- the present round */
 
+/* Returns the round in "alive.K"; -1 for other names, and for numbers that no run reaches. */
+static int round_in(const char *name) {
+  enum { DIGITS = 9 };
+  const size_t n = strlen("alive.");
+  if (!begins(name, "alive.") || !is_number(name + n) || strlen(name + n) > DIGITS) return -1;
+  return atoi(name + n);
+}
+
 /* Returns the round that is alive; -1 if there is none.  *any: the largest number of a file, even if no process holds
  * it.
  */
@@ -187,7 +195,7 @@ static int live_round(const char *folder, int *any) {
   DIR *d = opendir(path);
   *any = -1;
   for (struct dirent *e; d && (e = readdir(d));) {
-    if (sscanf(e->d_name, "alive.%d", &round) != 1) continue;
+    if ((round = round_in(e->d_name)) < 0) continue;
     if (round > *any) *any = round;
     path_of(folder, -1, e->d_name, path);
     if (round > live && is_locked(path)) live = round;

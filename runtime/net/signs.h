@@ -24,6 +24,7 @@ typedef struct RankPlace {
   _Atomic uint64_t beats;      /* increases with every step and command */
   _Atomic uint32_t step, last; /* it is at one of the steps from `step` to `last` */
   _Atomic uint64_t round;      /* of the innermost loop around the step, from 1; 0 outside of loops */
+  _Atomic uint64_t writing;    /* 0 unless a file is written beside requests: then increases with every piece of it */
 } RankPlace;
 
 /* Plain stores suffice: only the rank writes. */

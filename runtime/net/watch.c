@@ -41,7 +41,8 @@ typedef struct Frame {
 } Frame;
 
 typedef struct Peer {
-  int fd; /* -1: none, or no longer */
+  int fd;                /* -1: none, or no longer */
+  _Atomic uint32_t gone; /* it has ended */
   size_t got;
   Frame frame;      /* bytes so far */
   int64_t quiet_ms; /* time without a message, as lateness.c measures */
@@ -58,7 +59,7 @@ struct Watch {
   _Atomic uint32_t commands;
   Lateness lateness; /* rank 0 only */
   int wake, failed_fd;
-  _Atomic uint32_t leaving, stopping, failed, own_failed;
+  _Atomic uint32_t leaving, stopping, failed, own_failed, patient;
   bool told, said_bye; /* rank 0: sent to the others: the failure; the goodbye */
   bool first_leaves;   /* rank 0 has said goodbye: its connection may end */
   bool first_lost;     /* the failure is the loss or silence of rank 0, seen by this rank; complete before `failed` is
@@ -148,6 +149,7 @@ static void take_loss(Watch *w, int rank, const char *why) {
   Peer *p = &w->peers[rank];
   close(p->fd);
   p->fd = -1;
+  atomic_store(&p->gone, 1);
   if (atomic_load(&w->leaving) || w->first_leaves) return;
   if (w->options.rank == 0) lateness_place(&w->lateness, rank, place, sizeof place);
   rt_error(&error, RT_FAILED, "rank %d was lost: %s%s", w->options.rank == 0 ? rank : 0, why, place);
@@ -268,8 +270,8 @@ static void look(Watch *w) {
     w->told = true;
   }
   if (first && leaving && !w->said_bye) say_bye(w);
-  if (atomic_load(&w->failed) && !atomic_load(&w->stopping) && sockets_now() - w->failed_ms > STUCK_MS &&
-      w->options.stuck)
+  if (atomic_load(&w->failed) && !atomic_load(&w->stopping) && !atomic_load(&w->patient) &&
+      sockets_now() - w->failed_ms > STUCK_MS && w->options.stuck)
     w->options.stuck(rt_exit_code(w->failure.status), w->failure.text);
 }
 
@@ -361,6 +363,10 @@ RtStatus watch_start(const WatchOptions *o, Watch **out, RtError *error) {
 SessionSlot *watch_slot(Watch *w) { return &w->slots[0]; }
 void watch_command(Watch *w, uint32_t commands) { atomic_store(&w->commands, commands); }
 int watch_fd(const Watch *w) { return w->failed_fd; }
+
+void watch_be_patient(Watch *w) { atomic_store(&w->patient, 1); }
+
+bool watch_gone(const Watch *w, int rank) { return atomic_load(&w->peers[rank].gone); }
 
 void watch_leave(Watch *w) {
   atomic_store(&w->leaving, 1);

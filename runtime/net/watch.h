@@ -59,6 +59,11 @@ void watch_fail(Watch *w, const RtError *error);
 /* From here on ranks may leave.  Rank 0 calls it before it tells the others to leave. */
 void watch_leave(Watch *w);
 
+/* Does not call `stuck` after a failure: this rank has to end a file first. */
+void watch_be_patient(Watch *w);
+/* Rank 0: true if the connection to that rank has ended. */
+bool watch_gone(const Watch *w, int rank);
+
 /* Ends the thread; after watch_leave rank 0 waits until the others have left, at most a second.  NULL is allowed. */
 void watch_stop(Watch *w);
 

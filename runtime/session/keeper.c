@@ -136,6 +136,30 @@ static RtStatus find_report(const Session *s, RtError *error) {
 
 /* ---- the thread ---- */
 
+/* True if ranks still write the file of an earlier request, and all of it can be there in the end. */
+static bool write_file(const Session *s, uint64_t *pieces) {
+  bool some = false;
+  for (int i = 0; i < s->options.world; i++) {
+    const uint64_t writing = atomic_load(&s->control->slots[i].place.writing);
+    if (writing && (!s->ranks[i].alive || s->lateness.ranks[i].stopped)) return false;
+    some = some || writing;
+    *pieces += writing;
+  }
+  return some;
+}
+
+/* Waits until the ranks have written a file that they write beside requests, unless one makes no progress for the
+ * time-out. */
+static void let_write(Session *s) {
+  int64_t changed = now_ms();
+  for (uint64_t before = 0, pieces = 0; write_file(s, &pieces); before = pieces, pieces = 0) {
+    if (pieces != before) changed = now_ms();
+    if (now_ms() - changed > s->lateness.timeout_ms || atomic_load(&s->stopping)) return;
+    nap(REAP_MS);
+    look_at_all(s);
+  }
+}
+
 /* Records the failure and ends all ranks.  Reports of ranks, which may arrive meanwhile, explain more than a death
  * does. */
 static void end_with(Session *s, const RtError *found) {
@@ -143,6 +167,8 @@ static void end_with(Session *s, const RtError *found) {
   transport_local_abort_all((char *)c + c->transport_offset, s->options.world);
   atomic_store(&c->leave, 1);
   session_ring(&c->command);
+  const bool goes_on = s->options.may_leave && (found->status == RT_FAILED || found->status == RT_LATE);
+  if (!goes_on) let_write(s); /* a run that goes on with other ranks has newer states */
   end_ranks(s, GRACE_MS);
   RtError error = {0};
   if (find_report(s, &error) == RT_OK) error = *found;

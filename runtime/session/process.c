@@ -109,6 +109,8 @@ static RtStatus serve(const Arguments *a, SessionRank *session, const Artifact *
     if (status || command.kind == SESSION_EXIT) break;
     status = serve_one(e, session, &command, (uint32_t)a->rank, error);
   }
+  if (status) session_rank_fail(session, error); /* the others end meanwhile */
+  if (status) exec_end_file(e);
   exec_close(e);
   tuning_close(options.tuning);
   param_files_close(files);

@@ -210,12 +210,10 @@ ApcStatus series_end(Series *s, int64_t made, bool last, ApcStatus code) {
   if (!code) code = end_pending(s);
   if (!code && s->t->checkpoint && last && (s->begun != made || s->due)) code = write_one(s, made, true);
   const RtError error = s->m->error;
-  if (s->pending && host_write_can_end(s->m)) { /* an error after it: it is right, and stays */
+  if (s->pending) { /* an error after it: it is right, and stays if the ranks have written it */
     s->m->error = (RtError){0};
     (void)end_pending(s);
     s->m->error = error;
   }
-  host_write_drop(s->pending);
-  s->pending = NULL;
   return code;
 }

@@ -168,6 +168,44 @@ mkdir empty
 expect 2 "convert takes FILE.safetensors, or the folder of a checkpoint" "$apc" convert saved.onnx no.onnx -q --weights empty
 check "nothing was written" [ "$(find . -name 'no.*' | wc -l)" -eq 0 ]
 
+# A step fails right after a checkpoint began: what is being written is whole in the end, by one rank, by several, and
+# by those of a launcher.
+cat >look.ir <<'I'
+apc.ir 1
+symbol b hint 4
+param "t" : f32[10, 8] = normal 1 seed 1
+param "w" : f32[8, 7] = normal 1 seed 2
+func @main level 1 {
+  %i = input {name="i"} : i64[b, 3]
+  %one = const {value=1} : i64[b, 3]
+  %t = param {name="t"} : f32[10, 8]
+  %w = param {name="w"} : f32[8, 7]
+  %j = add %i, %one : i64[b, 3]
+  %e = gather %t, %j {axis=0, start=0, checked=1} : f32[b, 3, 8]
+  %y = dot %e, %w {spec="bsk,kn->bsn"} : f32[b, 3, 7]
+  output "y" %y
+}
+I
+/usr/bin/python3 -c '
+import numpy as np
+rows = np.zeros((24, 3), np.int64)
+np.save("labels.npy", rows)
+rows[17, 2] = 30  # of the fifth step
+np.save("i.npy", rows)'
+rows="--data i=@i.npy --data labels=@labels.npy --shuffle none --every 4"
+wrong="index [1, 2] is 31; it must be 0 to 9"
+for ranks in 1 2; do
+  "$apc" compile look.ir -q --train cross_entropy --optimizer 'sgd(lr=.1)' --batch 4 --target cpux$ranks --dp $ranks -o failing$ranks
+  expect 0 "" ./failing$ranks --steps 4 $rows --checkpoint four$ranks --writes step
+  expect 1 "$wrong" ./failing$ranks --steps 6 $rows --checkpoint failed$ranks
+  check "the checkpoint before the error, $ranks ranks" diff -r four$ranks failed$ranks
+done
+launcher=(env WORLD_SIZE=2 LOCAL_WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 "MASTER_PORT=$((20000 + $$ % 20000))")
+"${launcher[@]}" RANK=1 LOCAL_RANK=1 ./failing2 --steps 6 $rows --checkpoint launched >out.1 2>err.1 &
+expect 1 "$wrong" "${launcher[@]}" RANK=0 LOCAL_RANK=0 ./failing2 --steps 6 $rows --checkpoint launched
+wait
+check "the checkpoint before the error, ranks of a launcher" diff -r four2 launched
+
 # What cannot be done is said before the first step.
 expect 2 "--keep needs --checkpoint DIR" ./two --steps 1 $data --keep 2
 expect 2 "--writes needs --checkpoint DIR" ./two --steps 1 $data --writes step
@@ -188,4 +226,4 @@ done
 check "the file stays" cmp made.safetensors mine.safetensors
 check "no such folder" test ! -e at.safetensors
 }
-summary 88
+summary 96

@@ -151,7 +151,7 @@ refused "index is 9; it must be 0 to 8" --input t=zeros --input i=zeros
 # A training step, the fifth, when steps are graphs: the checkpoint of the fourth stays, and no weights are written.
 trained() { # trained DATA RANKS PLAN
   compile "train$2${3//[^0-9a-z]/}" look.ir "dgx-a100x$2" "$3" --train cross_entropy --batch 4 --optimizer "sgd(lr=1e-1)"
-  local data=(--data "i=@$1.npy" --data labels=@labels.npy --shuffle none --every 1 --writes step)
+  local data=(--data "i=@$1.npy" --data labels=@labels.npy --shuffle none --every 1)
   rm -rf right
   expect 0 "" "${gpu[@]}" ./$name "${data[@]}" --steps 4 --checkpoint right
   refused "index [1, 2] is 31; it must be 0 to 9" "${data[@]}" --steps 6 --checkpoint kept --save w.safetensors

@@ -7,7 +7,8 @@ usage: suite.py touched COMMIT QUARTER   the labels of the tests that a change s
        suite.py costs FOLDER KIND        the cost of a run: FOLDER has `steps` and, for each build, BUILD.tests; fails
                                          above the budget of its kind, test or ci; the last line counts passed and
                                          failed tests
-       suite.py check                    checks that the table names all existing rooms, tests and files"""
+       suite.py check                    checks that the table names all existing rooms, tests and files, and that the
+                                         tests exist which docs/train.md names"""
 import concurrent.futures
 import json
 import os
@@ -31,6 +32,24 @@ def table():
         if words[0] == "room": rooms[words[1]] = words[2:]
         else: tests[words[0]] = (words[1].split(","), words[2].split(","))
     return rooms, tests
+
+
+# ---- the tables of documentation
+
+COMPARISON = "docs/train.md", "## Beside other trainers"
+
+
+def comparison_faults(tests):
+    """Every feature that apc has names tests that exist; one that it lacks names none."""
+    name, heading = COMPARISON
+    part = (SOURCE / name).read_text().partition(f"\n{heading}\n")[2].partition("\n## ")[0]
+    rows = [[c.strip() for c in line.strip("|").split("|")] for line in part.splitlines() if line.startswith("| ")][2:]
+    faults = [] if len(rows) >= 20 else [f"{name}: {len(rows)} rows after {heading}"]
+    for feature, ours, shown, *_ in rows:
+        named = re.findall(r"`([^`]+)`", shown)
+        faults += [f"{name}: '{feature}': there is no test {t}" for t in named if t not in tests]
+        if (ours == "-") == bool(named): faults.append(f"{name}: '{feature}' is {ours}, with {len(named)} tests")
+    return faults
 
 
 # ---- effects of a change
@@ -147,6 +166,7 @@ def check():
                        "tests/verify/run.sh": {"verify"}, "tests/cli/kills.py": {"cli.kills", "cli.kills_long"}}.items():
         got = touched([path], rooms, tests)
         if got != want: faults.append(f"{path}: touches {got}, not {want}")
+    faults += comparison_faults(tests)
     print(*faults, sep="\n")
     print(f"{len(rooms)} rooms, {len(tests)} tests, {files} files, {len(faults)} faults")
     return bool(faults) or files < 700 or len(tests) < 200
