@@ -22,4 +22,8 @@ expect 3 "nothing in the model is known to run over experts" "$apc" plan "$sourc
 expect 0 "" "$apc" plan "$moe" $small -D routing=capacity --target cpux4 --ep 2 --dp 2 --save-plan two.plan -q
 expect 0 "" "$apc" plan "$moe" $small -D routing=capacity --target cpux4 --plan two.plan --json -q
 expect_json 'd["chosen"]["ep"] == 2 and d["chosen"]["dp"] == 2'
-summary 26
+
+# Experts are trained over ranks where each token goes through all of them.
+expect 0 "ok" "$apc" verify "$moe" $small -D layers=1 -D experts=4 --dim batch=4 --dim seq=8 --train cross_entropy \
+  --target cpux4 --ep 2 --dp 2 -q
+summary 27
