@@ -32,6 +32,9 @@ bool driver_begin_away(Build *b, const PlanFile *file) {
   const DriverOptions *o = &b->options;
   const bool says = file && (!file->complete || file->offload_loc.line);
   if (!says) return begin(b, o->offload);
+  if (file->offload != OFFLOAD_none && !o->model.train)
+    return diag_error(o->model.diags, DIAG_plan_options, file->offload_loc, "offload %s needs --train",
+                      offload_name(file->offload));
   if (o->offload_given && o->offload != OFFLOAD_auto && o->offload != file->offload)
     return diag_error(o->model.diags, DIAG_plan_options, (Loc){.file = o->plan_file},
                       "--offload %s contradicts the plan, which has %s", offload_name(o->offload),

@@ -18,7 +18,7 @@ bool tool_layer_drop(Tool *t, TrainingRules *r, const char *value) {
   const char *colon = strrchr(value, ':');
   char *end = NULL;
   const double rate = colon ? strtod(colon + 1, &end) : -1;
-  if (!colon || colon == value || end == colon + 1 || *end || !(rate > 0 && rate < 1))
+  if (!colon || colon == value || end == colon + 1 || *end || !((float)rate > 0 && (float)rate < 1))
     return diag_error(t->diags, DIAG_usage_value, (Loc){0},
                       "--layer-drop takes GLOB:RATE with a rate above 0 and below 1, not '%s'", value);
   ARENA_PUSH(t->arena, &r->drops, ((TrainingDrop){arena_strndup(t->arena, value, (size_t)(colon - value)), rate}));

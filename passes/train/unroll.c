@@ -58,8 +58,9 @@ static bool rounds_of(const Unroll *u, const Loop *l, int64_t *rounds) {
   if (!known(u->r.m, u->r.b.f, u->r.map[loop->in[0]], 0, rounds))
     return refuse(u, loop, "the number of its rounds is not known; bind the dimension, as in --dim seq=35");
   if (*rounds < 0) *rounds = 0;
-  const size_t body = l->repeat - l->body;
-  return u->r.b.f->ops.n + (size_t)*rounds * body <= MOST_OPS || refuse(u, loop, "it has too many rounds");
+  const size_t body = l->repeat - l->body + 1, made = u->r.b.f->ops.n; /* 1: the number of the round */
+  const bool few = made <= MOST_OPS && (uint64_t)*rounds <= (MOST_OPS - made) / body;
+  return few || refuse(u, loop, "it has too many rounds");
 }
 
 /* ---- operations of a body */

@@ -88,8 +88,9 @@ RtStatus exec_away_open(Executor *e, uint64_t bytes, RtError *error) {
   int fd = make_file(e->away.folder);
   if (fd < 0) return failed(e, "make", error);
   e->away.file = fd + 1;
-  if (!reserve(fd, bytes)) return failed(e, "reserve", error);
-  return reserve_addresses(e, error);
+  status = reserve(fd, bytes) ? reserve_addresses(e, error) : failed(e, "reserve", error);
+  if (status) exec_away_close(e);
+  return status;
 }
 
 void exec_away_close(Executor *e) {
@@ -131,8 +132,8 @@ static RtStatus move(Executor *e, uint64_t from, uint64_t to, RtError *error) {
 RtStatus exec_away_keep(Executor *e, RtError *error) {
   if (!e->away.file) return RT_OK;
   if (!e->away.kept) {
+    if (!reserve(e->away.file - 1, 2 * e->away.bytes)) return failed(e, "extend", error);
     e->away.kept = e->away.bytes;
-    if (!reserve(e->away.file - 1, e->away.bytes + e->away.kept)) return failed(e, "extend", error);
   }
   return move(e, 0, e->away.bytes, error);
 }

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# tests/cli/offload.sh APC - --offload: moments in files, on CPU ranks: the same losses in less memory, and the planner's
-# choice.
+# tests/cli/offload.sh APC - --offload: moments in files, on CPU ranks: the same losses in less memory, and the choice
+# of the planner.
 . "$(dirname "$0")/lib.sh"
 . "$(dirname "$0")/train_lib.sh"
 train_rows
@@ -105,7 +105,10 @@ expect 5 "APC0637" "$apc" plan $small --offload saved
 expect 5 "not built yet for programs of GPUs" "$apc" compile $small --target rtx4090-x4 --offload moments -o gpu
 printf 'target t { machine m; }\nmachine m { devices 1 c; }\ncpu c { memory 1 GB at 10 GB/s; peak f32 100 GFLOPS; launch 1 us; cores 1; }\n' >no.topo
 expect 2 "--offload needs the rate of the disk" "$apc" plan $small --target no.topo --offload moments
+expect 0 "" "$apc" plan "$source_dir/examples/mlp.apc" -q --target cpux2 --save-plan serving.plan
+sed -i 's/^mesh.*/&\noffload moments/' serving.plan
+expect 2 "offload moments needs --train" "$apc" plan "$source_dir/examples/mlp.apc" -q --target cpux2 --plan serving.plan
 APC_OFFLOAD_DIR=/nowhere expect 6 "/nowhere" ./moments --steps 1 $rows
 }
 
-summary 60 50
+summary 62 52

@@ -124,4 +124,20 @@ same_weights "$lstm" cross_entropy "--data tokens=@t.bin" "--target cpux2 --dp 2
 expect 0 "gradients and differences" "$apc" verify $lstm -q --train cross_entropy --batch 4 --target cpux2 --dp 2
 expect 5 "the number of its rounds is not known; bind the dimension" "$apc" plan ${lstm% --dim*} -q --train cross_entropy --batch 4
 }
-summary 60 30
+# A loop whose body only swaps its carries makes operations, too: the numbers of its rounds.
+cat >swaps.apc <<'M'
+dim batch
+entry main(x: f32[batch, 4]) {
+  weight w : f32[4, 4] = normal(0.3)
+  h = x
+  g = x
+  loop t < 2000000000 carrying h, g {
+    a = h
+    h = g
+    g = a
+  }
+  output y = matmul(h, w)
+}
+M
+expect 5 "the loop 't' cannot be trained: it has too many rounds" "$apc" plan swaps.apc -q --train mse --batch 4
+summary 61 31
