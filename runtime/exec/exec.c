@@ -400,6 +400,8 @@ static void close_comm(Executor *e) {
   comm_close(e->comm);
 }
 
+bool exec_writes_file(const Executor *e) { return e && e->copy; }
+
 void exec_end_file(Executor *e) {
   RtError unread = {0};
   if (e) entry_file_join(e, &unread); /* its record says whether it is whole */

@@ -77,7 +77,8 @@ const void *exec_given(const Executor *e, uint32_t kind, size_t *bytes);
 /* After a failure: waits until a file that is written beside the requests (REQUEST_COPY) is written.  NULL is allowed.
  */
 void exec_end_file(Executor *e);
-void exec_close(Executor *e); /* gives such a file up; NULL is allowed */
+bool exec_writes_file(const Executor *e); /* true if there is one */
+void exec_close(Executor *e);             /* gives such a file up; NULL is allowed */
 
 /* Order keys: the request, the turn, the position in the body.  Turns are the bodies that run once before the
  * micro-batches, the micro-batches, and the bodies that run once after them.  Communication before and after a request

@@ -637,11 +637,12 @@ static void let_tell(const Launched *l) {
     nanosleep(&(struct timespec){0, TELL_MS * 1000000L}, NULL);
 }
 
-/* A run that goes on with other ranks gives the file up. */
+/* Waits for this rank's part of a file, but not for a disk that has stopped: after the time-outs `stuck` ends the rank.
+ */
 void launched_end_file(Launched *l) {
-  if (!l->watch || !l->executor) return;
+  if (!l->watch || !exec_writes_file(l->executor)) return;
   watch_fail(l->watch, &l->failure);
-  watch_be_patient(l->watch);
+  watch_be_patient(l->watch, 2 * l->options.timeout_ms); /* rank 0 waits for the others after its own part */
   exec_end_file(l->executor);
 }
 

@@ -59,11 +59,12 @@ struct Watch {
   _Atomic uint32_t commands;
   Lateness lateness; /* rank 0 only */
   int wake, failed_fd;
-  _Atomic uint32_t leaving, stopping, failed, own_failed, patient;
-  bool told, said_bye; /* rank 0: sent to the others: the failure; the goodbye */
-  bool first_leaves;   /* rank 0 has said goodbye: its connection may end */
-  bool first_lost;     /* the failure is the loss or silence of rank 0, seen by this rank; complete before `failed` is
-                        * set */
+  _Atomic uint32_t leaving, stopping, failed, own_failed;
+  _Atomic int64_t patient_until; /* in milliseconds of the clock; 0: not patient */
+  bool told, said_bye;           /* rank 0: sent to the others: the failure; the goodbye */
+  bool first_leaves;             /* rank 0 has said goodbye: its connection may end */
+  bool first_lost; /* the failure is the loss or silence of rank 0, seen by this rank; complete before `failed` is
+                    * set */
   int64_t failed_ms, beat_ms;
   int64_t looked_ms; /* time of the last update of quiet_ms */
   RtError loss;      /* not yet a failure, see loss_ms: */
@@ -270,8 +271,8 @@ static void look(Watch *w) {
     w->told = true;
   }
   if (first && leaving && !w->said_bye) say_bye(w);
-  if (atomic_load(&w->failed) && !atomic_load(&w->stopping) && !atomic_load(&w->patient) &&
-      sockets_now() - w->failed_ms > STUCK_MS && w->options.stuck)
+  if (atomic_load(&w->failed) && !atomic_load(&w->stopping) && sockets_now() - w->failed_ms > STUCK_MS &&
+      sockets_now() > atomic_load(&w->patient_until) && w->options.stuck)
     w->options.stuck(rt_exit_code(w->failure.status), w->failure.text);
 }
 
@@ -364,7 +365,10 @@ SessionSlot *watch_slot(Watch *w) { return &w->slots[0]; }
 void watch_command(Watch *w, uint32_t commands) { atomic_store(&w->commands, commands); }
 int watch_fd(const Watch *w) { return w->failed_fd; }
 
-void watch_be_patient(Watch *w) { atomic_store(&w->patient, 1); }
+void watch_be_patient(Watch *w, int milliseconds) {
+  int64_t none = 0;
+  atomic_compare_exchange_strong(&w->patient_until, &none, sockets_now() + milliseconds);
+}
 
 bool watch_gone(const Watch *w, int rank) { return atomic_load(&w->peers[rank].gone); }
 

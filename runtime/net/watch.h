@@ -59,8 +59,8 @@ void watch_fail(Watch *w, const RtError *error);
 /* From here on ranks may leave.  Rank 0 calls it before it tells the others to leave. */
 void watch_leave(Watch *w);
 
-/* Does not call `stuck` after a failure: this rank has to end a file first. */
-void watch_be_patient(Watch *w);
+/* Does not call `stuck` after a failure so long, from the first call on: this rank has to end a file first. */
+void watch_be_patient(Watch *w, int milliseconds);
 /* Rank 0: true if the connection to that rank has ended. */
 bool watch_gone(const Watch *w, int rank);
 
