@@ -31,7 +31,7 @@ bool emit_find_away(EmitBody *b, size_t n) {
   memset(b->away, 0xff, n * sizeof *b->away); /* PROGRAM_NONE */
   for (size_t i = 0; i < l2->ops.n; i++) {
     const Op *op = &l2->ops.items[i];
-    if (op->kind != OP_read || op->stage != b->stage || !module_state(b->e->m, op_str(op, AT_name))->away) continue;
+    if (op->kind != OP_read || op->stage != b->stage || !state_is_away(b->e->m, op)) continue;
     const Layout *layout = l2->values.items[op->out].layout;
     if (!emit_state(b->e, op, layout, type_of(l2, op->out), &b->away[op->out])) return false;
     b->tensor[op->out] = PROGRAM_NONE, b->given[op->out] = b->handed[op->out] = false;

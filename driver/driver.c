@@ -248,7 +248,8 @@ void driver_make_for(Build *b, const DeviceTraits *device) {
   b->device = device;
 }
 
-bool driver_can_put_away(const Build *b, const DeviceTraits *device) {
+/* Refuses plans that keep states away on devices whose programs cannot do that yet. */
+static bool can_put_away(const Build *b, const DeviceTraits *device) {
   const Offload away = offload_of(b->model.m);
   if (away == OFFLOAD_none || device->shared_memory) return true;
   diag_error(b->options.model.diags, DIAG_later_offload, (Loc){0},
@@ -258,7 +259,7 @@ bool driver_can_put_away(const Build *b, const DeviceTraits *device) {
 
 bool driver_can_compile(const Build *b, const DeviceTraits *device) {
   const ModelOptions *o = &b->options.model;
-  if (!driver_can_put_away(b, device)) return false;
+  if (!can_put_away(b, device)) return false;
   const char *names = device->kind == DEVICE_cpu ? NULL : opaque_ruled(o->arena, b->model.m);
   return !names ||
          diag_error(o->diags, DIAG_later_op, (Loc){0}, "%s: the kernel of such an operator runs on CPUs only", names);

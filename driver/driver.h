@@ -125,9 +125,6 @@ bool driver_write_all(Build *builds, int n, const char *out);
  * diagnostics. */
 bool driver_lower_also(Build *b, Func *l1);
 
-/* Refuses plans that keep states away on devices whose programs cannot do that yet. */
-bool driver_can_put_away(const Build *b, const DeviceTraits *device);
-
 /* Measures the memory of the largest rank under the plan (Plan.allocated) and its alternatives, at the planned sizes,
  * and saves the plan (--save-plan).  If the plan exceeds the limit, chooses another plan or reports an error; if memory
  * was short and the search counted too much, may choose a faster one.  The memory stays unknown for unknown operations

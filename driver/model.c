@@ -415,11 +415,17 @@ void model_free(Model *model) {
   temporary_close(&model->packed);
 }
 
-bool model_train(const ModelOptions *o, Model *model) {
-  if (!o->train && !o->lora) return true;
+/* The options of --train, with what the model's reader found. */
+static TrainOptions train_options(const ModelOptions *o, Model *model) {
   TrainOptions train = {0};
   if (o->train) train = *o->train;
   train.facts = &model->facts, train.lora = o->lora;
+  return train;
+}
+
+bool model_train(const ModelOptions *o, Model *model) {
+  if (!o->train && !o->lora) return true;
+  TrainOptions train = train_options(o, model);
   PassOptions options = {.train = o->train ? &train : NULL, .lora = o->lora, .verify = true};
   model->nentries = 0;
   return pipeline_run(model->m, "inline,lora,train", &options, o->diags) && find_entries(o, model);
@@ -455,9 +461,8 @@ static void say_trained(const ModelOptions *o, const Model *model, const TrainRe
 /* Runs these passes (NULL: all) as the options of the model say. */
 static bool run_passes(const ModelOptions *o, Model *model, const DeviceTraits *device, const char *passes,
                        TrainReport *report) {
-  TrainOptions train = {0};
-  if (o->train) train = *o->train;
-  train.facts = &model->facts, train.report = report, train.lora = o->lora;
+  TrainOptions train = train_options(o, model);
+  train.report = report;
   PassOptions options = {.device = device,
                          .train = o->train ? &train : NULL,
                          .lora = o->lora,

@@ -9,11 +9,10 @@
 
 /* Points every weight of the module at the tensor of its name (driver/weight_files.h has the forms of `path`), which
  * must have its shape and its type, or a narrower type of floats: such a weight is stored as in the file and cast,
- * once, at loading.  Training takes no narrower types.  `maps` says the names
- * that weights have in the file (NULL: their own); *renamed becomes the number of weights with another one.  False
- * after diagnostics, which list all missing tensors at once
- * (a checkpoint may lack statistics, which then keep the model's values); warns of floats in the file that no weight
- * takes. */
+ * once, at loading.  Training takes no narrower types.  `maps` says the names that weights have in the file (NULL:
+ * their own); *renamed becomes the number of weights with another one.  False after diagnostics, which list all missing
+ * tensors at once (a checkpoint may lack statistics, which then keep the model's values); warns of floats in the file
+ * that no weight takes. */
 bool driver_weights_from_file(Module *m, const char *path, WeightMaps *maps, bool training, size_t *renamed,
                               Diags *diags);
 

@@ -116,12 +116,12 @@ static bool step(const Artifact *a, ArtifactTrailer *t) {
 /* Lists the numbers of ranks of the first Program, which is open, and of those after it. */
 static RtStatus list_worlds(ArtifactTrailer t, const char *name, Artifact *a, RtError *error) {
   Artifact one = {.fd = a->fd};
-  a->worlds[a->n_worlds++] = a->program.ranks;
   RtStatus status = RT_OK;
+  a->at[a->n_worlds] = t.offset, a->worlds[a->n_worlds++] = a->program.ranks;
   for (const Artifact *last = a; status == RT_OK && a->n_worlds < ARTIFACT_MOST_WORLDS && step(last, &t); last = &one) {
     close_image(&one);
     status = open_at(&t, name, true, &one, error);
-    if (status == RT_OK) a->worlds[a->n_worlds++] = one.program.ranks;
+    if (status == RT_OK) a->at[a->n_worlds] = t.offset, a->worlds[a->n_worlds++] = one.program.ranks;
   }
   close_image(&one);
   return status;
@@ -139,15 +139,15 @@ static RtStatus no_such_world(const Artifact *a, const char *name, int ranks, Rt
 }
 
 /* Goes on to the Program for that number of ranks. */
-static RtStatus find_ranks(ArtifactTrailer *t, const char *name, int ranks, bool tables_only, Artifact *out,
+static RtStatus find_ranks(ArtifactTrailer t, const char *name, int ranks, bool tables_only, Artifact *out,
                            RtError *error) {
-  for (int i = 0; out->program.ranks != (uint32_t)ranks; i++) {
-    if (i == ARTIFACT_MOST_WORLDS || !step(out, t)) return no_such_world(out, name, ranks, error);
-    close_image(out);
-    RtStatus status = open_at(t, name, tables_only, out, error);
-    if (status) return status;
-  }
-  return RT_OK;
+  int i = 0;
+  while (i < out->n_worlds && out->worlds[i] != (uint32_t)ranks) i++;
+  if (i == out->n_worlds) return no_such_world(out, name, ranks, error);
+  if (i == 0) return RT_OK;
+  close_image(out);
+  t.bytes -= out->at[i] - t.offset, t.offset = out->at[i];
+  return open_at(&t, name, tables_only, out, error);
 }
 
 /* `ranks`: of the Program; 0: the first one. */
@@ -166,7 +166,7 @@ static RtStatus open_either(const char *path, const char *name, int ranks, bool 
   out->first = t.offset;
   status = open_at(&t, name, tables_only, out, error);
   if (status == RT_OK) status = list_worlds(t, name, out, error);
-  return status || !ranks ? status : find_ranks(&t, name, ranks, tables_only, out, error);
+  return status || !ranks ? status : find_ranks(t, name, ranks, tables_only, out, error);
 }
 
 RtStatus artifact_open(const char *path, const char *name, Artifact *out, RtError *error) {

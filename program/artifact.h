@@ -49,6 +49,7 @@ typedef struct Artifact {
   Program program;
   int n_worlds;
   uint32_t worlds[ARTIFACT_MOST_WORLDS]; /* numbers of ranks of all Programs of the file, in their order */
+  uint64_t at[ARTIFACT_MOST_WORLDS];     /* their offsets in the file */
 } Artifact;
 
 /* Opens an executable and its Program.  artifact_open maps the image; artifact_open_tables reads only the tables, so

@@ -227,12 +227,13 @@ static bool train_options(Tool *t, ModelOptions *o) {
   if (schedule && !schedule_parse(schedule, strlen(schedule), &known, &chunks))
     return diag_error(t->diags, DIAG_usage_value, (Loc){0}, "--schedule %s: a pipeline rank has 2 to 64 stages",
                       schedule);
-  const char *offload = option_text(&t->options, OPT_offload);
-  if (!loss && offload && strcmp(offload, "none") != 0)
-    return diag_error(t->diags, DIAG_usage_option, (Loc){0}, "--offload %s needs --train", offload);
-  const char *again = option_text(&t->options, OPT_recompute);
-  if (!loss && again && strcmp(again, "none") != 0)
-    return diag_error(t->diags, DIAG_usage_option, (Loc){0}, "--recompute %s needs --train", again);
+  const OptionId or_none[] = {OPT_offload, OPT_recompute};
+  for (size_t i = 0; !loss && i < sizeof or_none / sizeof *or_none; i++) {
+    const char *what = option_text(&t->options, or_none[i]);
+    if (what && strcmp(what, "none") != 0)
+      return diag_error(t->diags, DIAG_usage_option, (Loc){0}, "%s %s needs --train", option_rows[or_none[i]].flag,
+                        what);
+  }
   if (!loss) return true;
   TrainOptions *train = ARENA_NEW(t->arena, TrainOptions);
   TrainingRules *rules = ARENA_NEW(t->arena, TrainingRules);

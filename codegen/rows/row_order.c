@@ -12,8 +12,8 @@
  *     as well, so that most of them live on anyway.
  * A bundle comes before the first of its readers, or last.  So each of its members comes after the groups it needs, as
  * long as no two bundles wait for each other. */
-#include "ir/states.h"
 #include "codegen/rows/row_work.h"
+#include "ir/states.h"
 
 /* ---- order */
 

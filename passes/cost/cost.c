@@ -699,7 +699,7 @@ static double joined_seconds(const CostModel *c, JoinKind k, double bytes) {
 static OpCost joined_price(const CostModel *c, const Func *f, const Op *op, const Rule *r, const Strategy *s) {
   PartKind kind = cost_part(c, f, op)->kind;
   OpCost out = cost_kernel(c, f, op, r, s);
-  if (op_is_state(op->kind) && state_is_away(c->m, op)) {
+  if (state_is_away(c->m, op)) {
     const bool reads = op->kind == OP_read;
     out.seconds += cost_away(c, f, op, reads ? strategy_result(c->m, r, s, 0) : strategy_operand(c->m, r, s, 0));
     return out;
@@ -730,13 +730,13 @@ double cost_apart(const CostModel *c, const Func *f, const Op *op, const Layout 
   return cost_traffic(c, (op->nin + 1) * bytes) - joined_seconds(c, cost_join(c, f, op)->kind, bytes);
 }
 
-double cost_write(const CostModel *c, const Type *global, const Layout *l) {
-  return cost_traffic(c, cost_bytes(c, global, l));
-}
-
 double cost_away(const CostModel *c, const Func *f, const Op *op, const Layout *l) {
   if (!state_is_away(c->m, op)) return 0;
   return cost_bytes(c, type_of(f, op->kind == OP_write ? op->in[0] : op->out), l) / target_away(c->target);
+}
+
+double cost_write(const CostModel *c, const Func *f, const Op *op, const Layout *l) {
+  return cost_traffic(c, cost_bytes(c, type_of(f, op->in[0]), l)) + cost_away(c, f, op, l);
 }
 
 /* ---- an operation with a split body factor: the parts that the walk makes of it */

@@ -93,11 +93,11 @@ double cost_apart(const CostModel *c, const Func *f, const Op *op, const Layout 
 /* Returns the bytes that the operation reads and writes in memory: alone, or as part of its kernel. */
 double cost_bytes_moved(const CostModel *c, const Func *f, const Op *op, const Rule *r, const Strategy *s, bool alone);
 
-/* Returns the seconds to write a state in its layout. */
-double cost_write(const CostModel *c, const Type *global, const Layout *l);
 /* Returns the seconds to bring a state that is away for this read, or to stow it for this write; 0 for others.  l: of
  * the state. */
 double cost_away(const CostModel *c, const Func *f, const Op *op, const Layout *l);
+/* Returns the seconds to write a state in its layout, with those to stow it. */
+double cost_write(const CostModel *c, const Func *f, const Op *op, const Layout *l);
 
 /* Returns the cost of an operation, joined if possible, with its window exchanges; if a body factor is split, the cost
  * of its decomposition as lowered. */

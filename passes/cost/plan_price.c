@@ -281,10 +281,7 @@ static Val price_operation(Walk *w, const WalkScope *s, size_t index, const Val 
   bool alone = s->from || is_apart(p, s, op, in);
   CostModel *c = model_of(p, stage);
   OpCost cost = (alone ? cost_kernel : cost_joined)(c, s->f, op, s->rules[index], &s->strategies[index]);
-  if (op->kind == OP_write) {
-    const Layout *written = p->held.items[in[0] - 1].layout;
-    cost.seconds = cost_write(c, type_of(s->f, op->in[0]), written) + cost_away(c, s->f, op, written);
-  }
+  if (op->kind == OP_write) cost.seconds = cost_write(c, s->f, op, p->held.items[in[0] - 1].layout);
   for (int k = 0; k < op->nin && cost.rows; k++)
     if (p->held.items[in[k] - 1].converted)
       cost.seconds += cost_outside(c, s->f, op, s->rules[index], &s->strategies[index], k);

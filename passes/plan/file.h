@@ -4,9 +4,9 @@
 
 #include "base/diag.h"
 #include "ir/ir.h"
+#include "ir/states.h"
 #include "passes/facts/zero.h"
 #include "passes/plan/degrees.h"
-#include "ir/states.h"
 #include "passes/plan/recompute.h"
 
 /* stage N "name" */

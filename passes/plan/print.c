@@ -12,8 +12,8 @@
 
 #include "base/hash.h"
 #include "ir/schedule.h"
-#include "ir/states.h"
 #include "ir/shares.h"
+#include "ir/states.h"
 #include "passes/facts/derived.h"
 #include "passes/facts/names.h"
 #include "passes/plan/file.h"

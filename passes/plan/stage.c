@@ -225,8 +225,7 @@ static double own_seconds(const Cutting *k, size_t index) {
   double part = is_each(k, index) ? 1 : part_of_once(k);
   if (op->kind == OP_write) {
     part *= joint_weight(k->f, index);
-    const Layout *written = wanted_layout(k, index, 0);
-    return part * (cost_write(k->c, type_of(k->f, op->in[0]), written) + cost_away(k->c, k->f, op, written));
+    return part * cost_write(k->c, k->f, op, wanted_layout(k, index, 0));
   }
   double own = cost_op_runs(k->c, k->loops, k->f, index, k->rules[index], &k->strategies[index]).seconds;
   for (int j = 0; j < op->nin; j++)

@@ -46,7 +46,7 @@ static const struct {
 /* An optimizer whose settings are being read. */
 typedef struct Reading {
   Optimizer *o;
-  const char *given[sizeof scheduled / sizeof *scheduled]; /* those with this name that were given */
+  bool given[sizeof scheduled / sizeof *scheduled];
 } Reading;
 
 enum { NUMBERS = (int)(sizeof numbers / sizeof *numbers), WORDS = (int)(sizeof words / sizeof *words) };
@@ -117,8 +117,7 @@ static bool has_setting(const char *text, const Optimizer *o, const char *name, 
 }
 
 static void note_given(Reading *r, const char *name) {
-  for (size_t i = 0; i < sizeof scheduled / sizeof *scheduled; i++)
-    if (strcmp(scheduled[i].name, name) == 0) r->given[i] = name;
+  for (size_t i = 0; i < sizeof scheduled / sizeof *scheduled; i++) r->given[i] |= strcmp(scheduled[i].name, name) == 0;
 }
 
 static bool set_number(const char *text, Reading *r, int i, const char *value, size_t n, Diags *d) {
@@ -214,8 +213,8 @@ static bool check_effects(const char *text, const Reading *r, Diags *d) {
   for (size_t i = 0; i < sizeof scheduled / sizeof *scheduled; i++)
     if (r->given[i] && !listed(scheduled[i].schedules, schedule, strlen(schedule)))
       return diag_error(d, DIAG_usage_value, (Loc){0},
-                        "--optimizer %s: %s has no effect with schedule=%s, only with: %s", text, r->given[i], schedule,
-                        scheduled[i].schedules);
+                        "--optimizer %s: %s has no effect with schedule=%s, only with: %s", text, scheduled[i].name,
+                        schedule, scheduled[i].schedules);
   return true;
 }
 

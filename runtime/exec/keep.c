@@ -1,8 +1,8 @@
 /* runtime/exec/keep.c - saves and restores the values that a request changes: trained weights and states.
  *
  * The copy lies in host memory and takes as many bytes as this rank's weights and states; that of states in a file lies
- * in the file (away.h).  It allows undoing a request
- * that must leave no trace (a training step whose loss is not finite).  Without REQUEST_KEEP nothing is copied.
+ * in the file (away.h).  It allows undoing a request that must leave no trace (a training step whose loss is not
+ * finite).  Without REQUEST_KEEP nothing is copied.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -153,8 +153,6 @@ static RtStatus run_bind(Executor *e, const DeviceCall *c, RtError *error) {
   return status ? status : exec_bind(e, e->binding->entry, symbols, &e->binding, error);
 }
 
-/* ---- the walk */
-
 /* ---- states in their home */
 
 static uint64_t bytes_of(const CallTensor *t) { return (uint64_t)t->elements * dtype_bytes((DType)t->dtype); }
@@ -167,6 +165,8 @@ static RtStatus run_bring(const Executor *e, const BoundBody *b, const DeviceCal
   if (next < end) exec_away_expect(e, next->data[0], bytes_of(&next->tensors[0]));
   return status;
 }
+
+/* ---- the walk */
 
 /* Executes a call on the device; its errors do not name the call yet. */
 static RtStatus run_on_device(const Executor *e, const BoundBody *b, const DeviceCall *c, RtError *error) {

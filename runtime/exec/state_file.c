@@ -11,21 +11,19 @@
 #include "program/box.h"
 #include "runtime/exec/entry_file.h"
 
+static bool is_away(const Executor *e, const ProgramState *s) { return e->p->buffers[s->buffer].class_ == PC_away; }
+
 /* True if the part is in the host's memory, to be used there. */
-static bool is_here(const Executor *e, const ProgramState *s) {
-  return e->host_memory && e->p->buffers[s->buffer].class_ != PC_away;
-}
+static bool is_here(const Executor *e, const ProgramState *s) { return e->host_memory && !is_away(e, s); }
 
 static RtStatus take(const Executor *e, const ProgramState *s, void *part, const char *at, uint64_t bytes,
                      RtError *error) {
-  return e->p->buffers[s->buffer].class_ == PC_away ? exec_away_read(e, part, at, bytes, error)
-                                                    : e->ops->read(e->device, part, at, bytes, error);
+  return is_away(e, s) ? exec_away_read(e, part, at, bytes, error) : e->ops->read(e->device, part, at, bytes, error);
 }
 
 static RtStatus put(const Executor *e, const ProgramState *s, char *at, const void *part, uint64_t bytes,
                     RtError *error) {
-  return e->p->buffers[s->buffer].class_ == PC_away ? exec_away_write(e, at, part, bytes, error)
-                                                    : e->ops->upload(e->device, at, part, bytes, error);
+  return is_away(e, s) ? exec_away_write(e, at, part, bytes, error) : e->ops->upload(e->device, at, part, bytes, error);
 }
 
 static RtStatus move_bytes(const Executor *e, const ProgramState *s, const int64_t *lo, const int64_t *extent, char *at,
@@ -91,7 +89,7 @@ static RtStatus move_slot(const Executor *e, const ProgramState *s, uint32_t slo
     return rt_error(error, RT_BAD_INPUT, "damaged program: the part of state '%s' does not fit",
                     program_text(p, s->name));
   if (bytes == 0) return RT_OK;
-  char *home = p->buffers[s->buffer].class_ == PC_away ? e->away.at : e->spaces[SPACE_STATE].data;
+  char *home = is_away(e, s) ? e->away.at : e->spaces[SPACE_STATE].data;
   char *at = home + b->plan.offsets[s->buffer] + slot * room;
   return e->box.what ? move_box(e, s, lo, extent, at, bytes, error) : move_bytes(e, s, lo, extent, at, bytes, error);
 }

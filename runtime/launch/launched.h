@@ -87,9 +87,9 @@ int launched_here(const Launched *l);
  * prints its own as well. */
 bool launched_tells(const Launched *l);
 
-/* Rank 0, after a failure: waits until this rank has written a file that it writes beside requests; how many seconds
- * the others may take for it; true if that rank has ended, or this one has failed. */
+/* After a failure: waits until this rank has written a file that it writes beside requests. */
 void launched_end_file(Launched *l);
+/* For rank 0: the seconds that the others may take for it; true if that rank has ended, or is rank 0. */
 double launched_file_s(const Launched *l);
 bool launched_gone(const Launched *l, int rank);
 

@@ -42,8 +42,8 @@ ApcStatus series_wait(Series *s);
  * given up, the last whole one is the newest.  A best one that is not whole is due again while its step is the last. */
 void series_lost(Series *s, int64_t made);
 /* Waits for the checkpoint that is being written, and writes one of the last step unless there is one, or `last` is
- * false.  Called with an error of the run, which it returns, it only ends what is being written; if
- * ranks were lost that had not written their parts, it is given up. */
+ * false.  Called with an error of the run, which it returns, it only ends what is being written; if ranks were lost
+ * that had not written their parts, that is given up. */
 ApcStatus series_end(Series *s, int64_t made, bool last, ApcStatus code);
 
 /* Checks that the folder takes what the rules ask for. */

@@ -21,8 +21,6 @@ struct Elastic {
   const Training *t;
   Series *series;
   int full; /* ranks at the beginning */
-  uint32_t worlds[ARTIFACT_MOST_WORLDS];
-  int n_worlds;
   int fds[COPIES];
   int64_t steps[COPIES]; /* of a complete copy; -1: there is none */
   int newest;            /* the last complete copy; -1: there is none */
@@ -54,8 +52,6 @@ ApcStatus elastic_open(ApcModel *m, const Training *t, Series *series, Elastic *
   *e = (Elastic){
       .m = m, .t = t, .series = series, .full = apc_ranks(m), .fds = {-1, -1}, .steps = {-1, -1}, .newest = -1};
   e->stuck_at = -1;
-  e->n_worlds = m->artifact.n_worlds;
-  memcpy(e->worlds, m->artifact.worlds, sizeof e->worlds);
   m->elastic = true;
   return make_copies(e);
 }
@@ -117,8 +113,9 @@ static ApcStatus go_on(Elastic *e, int ranks, Dataset *data, int64_t *made, cons
 /* Chooses the number of ranks after `gone` of them are no more: the next smaller one, or the smallest again if the run
  * made a step since that was last chosen.  0: the run ends. */
 static int fewer(Elastic *e, int gone, int64_t made) {
-  int now = apc_ranks(e->m), ranks = regroup_world(e->worlds, e->n_worlds, now - gone);
-  for (int most = now - 1; !ranks && most > 0 && gone > 1; most--) ranks = regroup_world(e->worlds, e->n_worlds, most);
+  const Artifact *a = &e->m->artifact;
+  int now = apc_ranks(e->m), ranks = regroup_world(a->worlds, a->n_worlds, now - gone);
+  for (int most = now - 1; !ranks && most > 0 && gone > 1; most--) ranks = regroup_world(a->worlds, a->n_worlds, most);
   if (ranks) return ranks;
   if (e->stuck_at == made) return 0;
   e->stuck_at = made;

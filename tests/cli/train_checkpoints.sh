@@ -170,22 +170,7 @@ check "nothing was written" [ "$(find . -name 'no.*' | wc -l)" -eq 0 ]
 
 # A step fails right after a checkpoint began: what is being written is whole in the end, by one rank, by several, and
 # by those of a launcher.
-cat >look.ir <<'I'
-apc.ir 1
-symbol b hint 4
-param "t" : f32[10, 8] = normal 1 seed 1
-param "w" : f32[8, 7] = normal 1 seed 2
-func @main level 1 {
-  %i = input {name="i"} : i64[b, 3]
-  %one = const {value=1} : i64[b, 3]
-  %t = param {name="t"} : f32[10, 8]
-  %w = param {name="w"} : f32[8, 7]
-  %j = add %i, %one : i64[b, 3]
-  %e = gather %t, %j {axis=0, start=0, checked=1} : f32[b, 3, 8]
-  %y = dot %e, %w {spec="bsk,kn->bsn"} : f32[b, 3, 7]
-  output "y" %y
-}
-I
+cp "$source_dir/tests/cli/look.ir" .
 /usr/bin/python3 -c '
 import numpy as np
 rows = np.zeros((24, 3), np.int64)
