@@ -44,12 +44,13 @@ building() {
   step "$1 build" build_preset "$2" "$1" "${@:3}" || failed=1
 }
 
-# testing FOLDER RUNS [AT_ONCE]: runs the tests of these runs of the table, or all of them.
+# testing FOLDER RUNS [AT_ONCE]: runs the tests of these runs of the table, or all of them.  A label RUN.N is of tests
+# that are part of the run in quarter N only.
 testing() {
   local log=$costs/$1.log skipped
   say "testing: $1"
   APC_COSTS=$costs/$1.tests step "$1 tests" ctest --test-dir "$1" --output-on-failure --no-label-summary \
-    -O "$log" -j "${3:-$at_once}" ${2:+-L "^($2)\$"} "${chosen[@]}" || failed=1
+    -O "$log" -j "${3:-$at_once}" ${2:+-L "^($2)([.]${APC_QUARTER:-.})?\$"} "${chosen[@]}" || failed=1
   skipped=$(sed -n 's/.*Test *#[0-9]*: \([^ ]*\) .*\*\*\*\(Skipped\|Not Run\).*/\1/p' "$log" | grep -v '^gpu\.')
   if [ -n "$skipped" ]; then
     echo "skipped, which counts as a failure:" $skipped >&2

@@ -25,7 +25,8 @@ import folder as hugging  # noqa: E402
 APC = pathlib.Path(sys.argv[1]).resolve()
 LOOPBACK = "127." + ".".join(str(os.getpid() >> shift & 255) for shift in (16, 8, 0))  # a test's own
 SHORTER = (("--steps 1000", "--steps 3"), ("--runs 100", "--runs 2"), ("--bench=20", "--bench=2"),
-           ("--metrics 9100", f"--metrics {LOOPBACK}:9100"))
+           ("layers=128 -D d=25600", "layers=64 -D d=2560"), ("layers=96 -D d=12288", "layers=24 -D d=1536"),
+           ("layers=96 -D d=9216", "layers=24 -D d=9216"), ("--metrics 9100", f"--metrics {LOOPBACK}:9100"))
 
 
 def apc(folder, *words):

@@ -48,7 +48,7 @@ target_link_libraries(doubles_programs PRIVATE apc_warnings apc_driver apc_codeg
 target_compile_definitions(doubles_programs PRIVATE _GNU_SOURCE)
 set_target_properties(doubles_programs PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/tests)
 add_dependencies(doubles_programs apcrt-stub double_cuda double_nccl double_blas double_dnn)
-apc_test(NAME doubles.programs COMMAND doubles_programs ${CMAKE_BINARY_DIR} 12)
+apc_test(NAME doubles.programs COMMAND doubles_programs ${CMAKE_BINARY_DIR} 6)
 apc_test(NAME doubles.faults COMMAND ${doubles}/faults.sh $<TARGET_FILE:apc> ${CMAKE_BINARY_DIR}/doubles)
 apc_test(NAME doubles.mutants COMMAND ${doubles}/mutants.sh $<TARGET_FILE:apc> ${CMAKE_BINARY_DIR}/doubles
          $<TARGET_FILE:doubles_programs> 12)

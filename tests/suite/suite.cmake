@@ -2,6 +2,7 @@
 # with its row as labels, by which test.sh selects:
 #
 #   fast, release, ci, sanitizers, threads   the runs that it is part of
+#   the same with .0 to .3                   the runs that it is part of in that quarter only
 #   room.NAME                                a room whose faults it finds; room.all: of all
 #   quarter.0 to quarter.3                   the quarter in which it runs though none of its rooms was touched
 #   its own name                             for a change of the test itself
@@ -25,17 +26,21 @@ file(STRINGS ${table} rows REGEX "^[a-z]")
 list(FILTER rows EXCLUDE REGEX "^room ")
 set(suite_names)
 foreach(row ${rows})
-  if(NOT row MATCHES "^([^ ]+) +([a-z,]+) +([a-z,]+) *([0-9]*)$")
+  if(NOT row MATCHES "^([^ ]+) +([a-z,/4]+) +([a-z,]+) *([0-9]*)$")
     message(FATAL_ERROR "${table}: not \"test runs rooms [seconds]\": ${row}")
   endif()
   set(name ${CMAKE_MATCH_1})
   set(seconds_of_${name} ${CMAKE_MATCH_4})
-  string(REPLACE "," ";" runs_of_${name} ${CMAKE_MATCH_2})
+  set(runs ${CMAKE_MATCH_2})
   string(REGEX REPLACE "([a-z]+),?" "room.\\1;" rooms ${CMAKE_MATCH_3})
   list(LENGTH suite_names place)
   math(EXPR quarter "${place} % 4")
   list(APPEND suite_names ${name})
-  set(labels_of_${name} ${runs_of_${name}} ${rooms} quarter.${quarter} ${name})
+  string(REPLACE "," ";" labels ${runs})
+  string(REPLACE "/4" ".${quarter}" labels "${labels}")
+  string(REPLACE "/4" "" runs ${runs})
+  string(REPLACE "," ";" runs_of_${name} ${runs})
+  set(labels_of_${name} ${labels} ${rooms} quarter.${quarter} ${name})
 endforeach()
 
 # apc_test(NAME name COMMAND command... [WORKING_DIRECTORY folder] [NEEDS targets...])

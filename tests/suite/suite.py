@@ -30,7 +30,7 @@ def table():
         words = line.split("#")[0].split()
         if not words: continue
         if words[0] == "room": rooms[words[1]] = words[2:]
-        else: tests[words[0]] = (words[1].split(","), words[2].split(","))
+        else: tests[words[0]] = (words[1].replace("/4", "").split(","), words[2].split(","))
     return rooms, tests
 
 
