@@ -48,7 +48,8 @@ static bool find_spare(Build *b, Plan *was, Fit *x) {
   return true;
 }
 
-/* Searches the plan's mesh with slightly less memory.  Bounds proved for all plans hold for the result too. */
+/* Searches the plan's mesh with slightly less memory.  Bounds proved for all plans hold for the result too.  A plan
+ * that is too slow ends the attempts, but it may still be the fastest one in the end. */
 static bool find_thriftier(Build *b, Plan *was, Fit *x) {
   enum { MOST_TRIES = 3 };
   double scale = x->limit / plan_memory(was)->needs;
@@ -57,8 +58,9 @@ static bool find_thriftier(Build *b, Plan *was, Fit *x) {
     const PlanTry thriftier = {
         .limit = was->price.memory.needs * scale, .zero = b->options.plan.zero, .same_mesh = true};
     driver_take_plan(b, was);
-    if (!driver_plan_again(b, &thriftier) || plan_seconds(b->plan) > x->enough) break;
+    if (!driver_plan_again(b, &thriftier)) break;
     if (!hold(b, x)) return false;
+    if (plan_seconds(b->plan) > x->enough) break;
     scale *= x->limit / plan_memory(b->plan)->needs;
   }
   return true;
@@ -114,11 +116,13 @@ static bool find_smaller(Build *b, Plan *was, Fit *x) {
 
 /* Replaces a plan whose Program exceeds the limit. */
 static bool find_within(Build *b, Plan *was, Fit *x) {
-  const double much = driver_is_small(b, was) ? 0.02 : 0.2;
+  const double little = 0.02, much = driver_is_small(b, was) ? little : 0.2;
   x->enough = plan_seconds(was) * (1 + fmax(0.005, was->gap / 10)); /* most of the gap is not attainable */
-  if (!find_spare(b, was, x) || !find_thriftier(b, was, x)) return false;
+  if (!find_spare(b, was, x)) return false;
+  const bool enough = is_enough(x, much);
+  if (!find_thriftier(b, was, x)) return false;
   if (driver_is_small(b, was) && !find_listed(b, was, x)) return false;
-  if (!is_enough(x, much) && !find_smaller(b, was, x)) return false;
+  if (!enough && !is_enough(x, little) && !find_smaller(b, was, x)) return false;
   if (!x->best) return true;
   if (b->plan != x->best) driver_take_plan(b, x->best);
   if (!x->best->nalternatives) driver_plan_beside(b, was);

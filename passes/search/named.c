@@ -2,9 +2,10 @@
  *
  * There are few of them for each division of the ranks, and their graphs are small.  So each is estimated (estimate.h):
  * first some usual ones, then those that differ from the best so far in one degree by one prime factor, or in the
- * samples of a micro-batch, until the best has no better neighbour; then the best exchanges two degrees.  The best are
- * cut and priced like any outcome.  So a good plan is found early, at any scale, which the search over all axes then
- * has to beat.  Nothing here is a bound.
+ * samples of a micro-batch, until the best has no better neighbour; then the best exchanges two degrees.  If memory is
+ * so short that the best recomputes whole layers, plans that fit are far apart, and it begins in many places.  The best
+ * are cut and priced like any outcome.  So a good plan is found early, at any scale, which the search over all axes
+ * then has to beat.  Nothing here is a bound.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -234,6 +235,40 @@ static void look_at_all_stages(Naming *w) {
       look_at_start(w, stages, tensor, one);
 }
 
+/* True if the best plan recomputes whole layers, or none fits.  Then most neighbours do not fit. */
+static bool memory_is_short(const Naming *w) {
+  const size_t best = best_estimate(w);
+  if (!func_has_gradients(w->s->f) || !w->s->nlayers) return false;
+  for (int k = 0; k < USUAL_SCHEDULES && best != SIZE_MAX; k++) {
+    const Estimate *x = &w->list.items[best].estimates.by[k];
+    if (x->seconds <= w->list.items[best].estimates.least) return x->again > w->s->nlayers;
+  }
+  return true;
+}
+
+/* Tries a number of stages and of tensor-parallel ranks with four and with eight micro-batches a stage. */
+static void look_at_small_parts(Naming *w, int stages, int tensor) {
+  const Search *s = w->s;
+  Named x = {.samples = 1};
+  for (int d = 0; d < DEGREE_COUNT; d++) x.degree[d] = s->run.forced[d] ? s->run.forced[d] : 1;
+  x.degree[DEGREE_pp] = stages, x.degree[DEGREE_tp] = tensor;
+  if (!make_mesh(s, w->options, &x)) return;
+  const int each = s->most_micro / x.degree[DEGREE_dp];
+  for (int parts = 4; parts <= 8; parts *= 2) {
+    x.samples = each / (parts * stages) > 0 ? each / (parts * stages) : 1;
+    look_at(w, x);
+  }
+}
+
+/* Tries all numbers of stages with all numbers of tensor-parallel ranks inside the innermost links. */
+static void look_everywhere(Naming *w) {
+  const Search *s = w->s;
+  const int group = s->t->tiers[0].group;
+  for (int stages = 2; stages <= s->most_stages && stages <= s->t->ranks; stages++)
+    for (int tensor = 1; tensor <= group && s->t->ranks % stages == 0 && !s->watch.expired; tensor++)
+      if (s->t->ranks / stages % tensor == 0) look_at_small_parts(w, stages, tensor);
+}
+
 static double seconds_of(const Choice *x) { return x->of->estimates.by[x->by].seconds; }
 
 static int by_estimate(const void *x, const void *y) {
@@ -367,6 +402,7 @@ void search_try_named(Search *s, const PlanOptions *o) {
   if (best_estimate(&w) == SIZE_MAX && !s->run.best) look_at_all_stages(&w);
   descend(&w);
   descend_by_exchanges(&w);
+  if (memory_is_short(&w)) look_everywhere(&w), descend(&w);
   price_best(&w);
   s->layers_alike = false;
   s->brief = brief;
