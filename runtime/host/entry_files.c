@@ -236,8 +236,11 @@ static ApcStatus begin_write(ApcModel *m, RequestKind kind, const char *entry, c
 static void await_records(ApcModel *m, const HostWrite *x) {
   const Launched *l = m->launched;
   if (l) launched_end_file(m->launched);
-  const double limit = host_now() + launched_file_s(l);
+  double limit = host_now() + launched_file_s(l);
+  uint64_t seen = 0;
   for (int missing = 0, gone = -1; l && missing >= 0 && host_now() < limit;) {
+    const uint64_t written = launched_written(l);
+    if (written != seen) seen = written, limit = host_now() + launched_file_s(l); /* slow, but it goes on */
     missing = add_up_records(m, x, NULL);
     if (missing < 0 || missing == gone) break;
     gone = launched_gone(l, missing) ? missing : -1; /* it may have written since: look once more */
@@ -245,23 +248,35 @@ static void await_records(ApcModel *m, const HostWrite *x) {
   }
 }
 
-static ApcStatus end_write(ApcModel *m, HostWrite *x) {
+/* Asks the ranks to end the file of REQUEST_COPY, if they can answer. */
+static RtStatus join(ApcModel *m, const HostWrite *x) {
+  const bool answer = m->session || (m->launched && !m->launch_failed);
+  RtStatus status = answer ? host_request(m, REQUEST_JOIN, 0, NULL, 0) : RT_OK;
+  if (!answer || status) await_records(m, x);
+  return status;
+}
+
+/* *whole: the file is complete.  If ranks failed when they were to end it, after each had written its parts, it is
+ * complete, and their failure is returned. */
+static ApcStatus end_write(ApcModel *m, HostWrite *x, bool *whole) {
   char path[REQUEST_PATH];
   snprintf(path, sizeof path, "%s", x->path);
-  const bool answer = m->session || (m->launched && !m->launch_failed);
-  if (x->beside && !answer) await_records(m, x);
-  RtStatus status = !x->beside || !answer ? RT_OK : host_request(m, REQUEST_JOIN, 0, NULL, 0);
-  if (!status) status = end_file(m, x);
+  const RtStatus joined = x->beside ? join(m, x) : RT_OK;
+  const RtError failure = m->error;
+  RtStatus status = joined && add_up_records(m, x, NULL) >= 0 ? joined : end_file(m, x);
   finish_file(x->writer, status, &x->files);
   ApcStatus code = host_files_end(m, x->files, path, host_status(m, status));
+  *whole = !code;
+  if (joined) m->error = failure, code = (ApcStatus)rt_exit_code(joined);
   write_free(x);
   return code;
 }
 
 ApcStatus apc_write_entry(ApcModel *m, const char *entry, const char *path, const char *const *meta, int n_meta) {
   HostWrite *x;
+  bool whole;
   ApcStatus code = begin_write(m, REQUEST_WRITE, entry, path, meta, n_meta, &x);
-  return code ? code : end_write(m, x);
+  return code ? code : end_write(m, x, &whole);
 }
 
 ApcStatus host_write_begin(ApcModel *m, const char *entry, const char *path, const char *const *meta, int n_meta,
@@ -275,9 +290,10 @@ bool host_write_runs(const ApcModel *m) {
   return runs;
 }
 
-ApcStatus host_write_end(ApcModel *m, HostWrite *x) {
+ApcStatus host_write_end(ApcModel *m, HostWrite *x, bool *whole) {
+  *whole = false;
   if (!host_begin(m)) return (ApcStatus)rt_exit_code(m->error.status);
-  return end_write(m, x);
+  return end_write(m, x, whole);
 }
 
 void host_write_drop(HostWrite *x) {

@@ -227,12 +227,13 @@ ApcStatus host_tensors_fit(ApcModel *m, uint32_t entry, const char *path, const 
 /* The outputs of an entry without inputs go into a file as with apc_write_entry, but `begin` returns when the ranks
  * have a copy of them, which they write beside later requests: one file at a time.  `runs`: by the reports of the last
  * run some rank still writes.  `end` waits, makes the file whole under its name, and frees; if the ranks have failed
- * since, it succeeds if each had written its parts before it ended.  `drop` gives it up (NULL is allowed). */
+ * since, it succeeds if each had written its parts before it ended; if they fail now, the file may be *whole all the
+ * same.  `drop` gives it up (NULL is allowed). */
 typedef struct HostWrite HostWrite;
 ApcStatus host_write_begin(ApcModel *m, const char *entry, const char *path, const char *const *meta, int n_meta,
                            HostWrite **out);
 bool host_write_runs(const ApcModel *m);
-ApcStatus host_write_end(ApcModel *m, HostWrite *x);
+ApcStatus host_write_end(ApcModel *m, HostWrite *x, bool *whole);
 void host_write_drop(HostWrite *x);
 
 /* runtime/host/memory_file.c: as apc_write_entry and apc_read_entry, with a file in memory (memfd_create) that the

@@ -63,6 +63,7 @@ static Regroup regroup_of(const ApcLaunch *l, uint32_t *worlds) {
                .argv = l->argv};
   if (artifact_open_tables("/proc/self/exe", "this program", &a, &none)) return r;
   r.n_worlds = a.n_worlds;
+  r.run = regroup_run(l->place.run, a.program.header->table_hash);
   memcpy(worlds, a.worlds, sizeof a.worlds);
   artifact_close(&a);
   return r;
@@ -71,9 +72,12 @@ static Regroup regroup_of(const ApcLaunch *l, uint32_t *worlds) {
 /* A process that the launcher has started while a round is alive waits for the next one. */
 static RtStatus join(ApcLaunch *l) {
   uint32_t worlds[ARTIFACT_MOST_WORLDS];
-  if (!l->elastic || !regroup_is_late(l->elastic)) return RT_OK;
+  bool late;
+  if (!l->elastic) return RT_OK;
   Regroup r = regroup_of(l, worlds);
-  RtStatus status = regroup_wait(&r, &l->error);
+  RtStatus status = regroup_is_late(l->elastic, r.run, &late, &l->error);
+  if (status || !late) return status;
+  status = regroup_wait(&r, &l->error);
   l->ended = !status;
   return status;
 }
@@ -126,7 +130,10 @@ ApcStatus apc_launch(const ApcLaunchOptions *o, ApcLaunch **launch) {
   if (status) return (ApcStatus)rt_exit_code(status);
   lost_pages_handle(end_lost, l);
   status = launched_open(&l->place, &l->artifact, &options, &l->launched, &l->error);
-  if (!status && l->elastic && l->place.rank == 0) status = regroup_alive(l->elastic, &l->error);
+  if (!status && l->elastic && l->place.rank == 0) {
+    uint32_t worlds[ARTIFACT_MOST_WORLDS];
+    status = regroup_alive(l->elastic, regroup_of(l, worlds).run, &l->error);
+  }
   return (ApcStatus)rt_exit_code(status);
 }
 

@@ -27,7 +27,8 @@ enum {
   TELL_MS = 500,
   MISCOUNT_MS = 5000,
   STOPPED_MS = 1500,
-  AGAIN_MS = 5000
+  AGAIN_MS = 5000,
+  FILE_LOOK_MS = 5
 };
 
 typedef enum CommandKind { COMMAND_RUN, COMMAND_LEAVE, COMMAND_START } CommandKind;
@@ -70,6 +71,8 @@ struct Launched {
   char *io;
   size_t io_bytes;
   RequestFile file;   /* file of the request, if it has one */
+  bool filed;         /* a file of REQUEST_COPY may not be whole yet */
+  bool joined;        /* the last command was REQUEST_JOIN: at the next one rank 0 has ended the file */
   void *blocks;       /* rank 0: target of the blocks that all ranks give */
   size_t block_bytes; /* bytes of each block */
   Tuning *tuning;     /* choices of --tune; NULL without */
@@ -490,6 +493,8 @@ static RtStatus run(Launched *l, const RequestHead *head, const int64_t *symbols
                     RtError *error) {
   const ProgramEntry *e = layout ? &l->artifact->program.entries[head->entry] : NULL;
   l->written.n = 0;
+  l->filed = (l->filed && !l->joined) || head->kind == REQUEST_COPY;
+  l->joined = head->kind == REQUEST_JOIN;
   RtStatus status = request_has_file(head->kind) ? exec_run_file(l->executor, head, symbols, &l->file, error)
                                                  : exec_run(l->executor, head, symbols, l->io, l->io_bytes, error);
   if (status) return status;
@@ -548,9 +553,14 @@ int launched_leaving(const Launched *l) {
 
 bool launched_elastic(const Launched *l) { return l->options.elastic; }
 
+/* True for a fault of the program or its data, which every round would have. */
+static bool would_come_again(const RtError *e) {
+  return e->status != RT_FAILED && e->status != RT_ABORTED && e->status != RT_LATE;
+}
+
 bool launched_lost(const Launched *l) {
   bool met = l->transport != NULL;
-  return met ? l->broken && !l->failed_alone : regroup_round() > 0;
+  return met ? l->broken && !l->failed_alone && !would_come_again(&l->failure) : regroup_round() > 0;
 }
 
 RtStatus launched_run_file(Launched *l, const RequestHead *head, const int64_t *symbols, const RequestFile *file,
@@ -640,7 +650,7 @@ static void let_tell(const Launched *l) {
 /* Waits for this rank's part of a file, but not for a disk that has stopped: after the time-outs `stuck` ends the rank.
  */
 void launched_end_file(Launched *l) {
-  if (!l->watch || !exec_writes_file(l->executor)) return;
+  if (!l->watch || !l->filed) return;
   watch_fail(l->watch, &l->failure);
   watch_be_patient(l->watch, 2 * l->options.timeout_ms); /* rank 0 waits for the others after its own part */
   exec_end_file(l->executor);
@@ -651,16 +661,25 @@ double launched_file_s(const Launched *l) {
   return l && !goes_on ? l->options.timeout_ms * 1e-3 : 0;
 }
 
+uint64_t launched_written(const Launched *l) { return l->watch ? watch_written(l->watch) : 0; }
+
 bool launched_gone(const Launched *l, int rank) { return rank == 0 || !l->watch || watch_gone(l->watch, rank); }
+
+/* Says that this rank ends, and ends its part of a file.  Over MPI the first rank that aborts ends all, so the others
+ * wait for rank 0, which makes the file whole and then aborts. */
+static void end_files(Launched *l) {
+  if (l->watch && l->broken) watch_fail(l->watch, &l->failure);
+  else if (l->watch) watch_leave(l->watch);
+  if (!l->watch || !l->broken || !l->filed || (l->options.elastic && launched_lost(l))) return;
+  launched_end_file(l);
+  while (l->place.transport == LAUNCH_MPI && l->place.rank && !watch_gone(l->watch, 0) && watch_is_patient(l->watch))
+    nanosleep(&(struct timespec){0, FILE_LOOK_MS * 1000000L}, NULL);
+}
 
 /* Informs the other ranks of the end. */
 static void take_leave(Launched *l, int code) {
   RtError error = {0};
   Command c = {.kind = COMMAND_LEAVE, .code = code};
-  if (l->transport) l->transport->exit_code = code;
-  if (l->watch && l->broken) watch_fail(l->watch, &l->failure);
-  else if (l->watch) watch_leave(l->watch);
-  if (l->broken && !(l->options.elastic && launched_lost(l))) launched_end_file(l);
   if (l->comm && l->broken) let_tell(l);
   if (l->comm && l->broken) comm_abort(l->comm);
   else if (l->comm && !l->over && l->place.rank == 0) spread(l, &c, sizeof c, false, &error);
@@ -668,6 +687,8 @@ static void take_leave(Launched *l, int code) {
 
 void launched_close(Launched *l, int code) {
   if (!l) return;
+  if (l->transport) l->transport->exit_code = code;
+  end_files(l);
   Limit *limit = l->place.transport != LAUNCH_MPI
                      ? NULL
                      : limit_begin(l->options.timeout_ms + MPI_ENDS_MS, l->options.stuck,

@@ -91,6 +91,7 @@ bool launched_tells(const Launched *l);
 void launched_end_file(Launched *l);
 /* For rank 0: the seconds that the others may take for it; true if that rank has ended, or is rank 0. */
 double launched_file_s(const Launched *l);
+uint64_t launched_written(const Launched *l); /* changes with every piece that ranks write: then the time begins anew */
 bool launched_gone(const Launched *l, int rank);
 
 /* Frees everything.  Rank 0 makes the others leave with `code`; after an error any rank ends all.  NULL is allowed. */

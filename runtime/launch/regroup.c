@@ -1,6 +1,7 @@
 /* runtime/launch/regroup.c - see regroup.h.
  *
- *   elastic/alive.K      locked by rank 0 of round K; the largest K counts, as an earlier rank 0 may only be stopped
+ *   elastic/alive.K      locked by rank 0 of round K, holds the run's number; the largest K counts, as an earlier
+ *                        rank 0 may only be stopped
  *   elastic/wait.NAME    a process that waits, locked by it
  *   elastic/K/member.NAME, elastic/K/leader: processes of meeting K, locked; elastic/K/plan: names in the order of
  * ranks
@@ -13,6 +14,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,10 +23,12 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/hash.h"
 #include "runtime/net/sockets.h"
 
 #define ROUND "APC_ELASTIC_ROUND"
 #define NAME "APC_ELASTIC_NAME"
+#define RUN "APC_ELASTIC_RUN"     /* of the first round: later ones have no variables of the launcher */
 #define TRIES "APC_ELASTIC_TRIES" /* "N:S.NS": rounds that lost ranks since the checkpoint of that time */
 
 enum {
@@ -204,17 +208,30 @@ static int live_round(const char *folder, int *any) {
   return live;
 }
 
-RtStatus regroup_alive(const char *folder, RtError *error) {
+uint64_t regroup_run(const char *name, uint64_t program) {
+  const char *given = getenv(RUN);
+  return given ? strtoull(given, NULL, 16) : hash64(name, strlen(name), program);
+}
+
+static RtStatus is_others(const char *folder, RtError *error) {
+  return rt_error(error, RT_FAILED,
+                  "elastic: another run trains in %s now; give this one a folder of its own (--checkpoint DIR)",
+                  folder);
+}
+
+RtStatus regroup_alive(const char *folder, uint64_t run, RtError *error) {
   char path[PATH], name[32];
-  int round = regroup_round();
+  int round = regroup_round(), any;
   snprintf(path, sizeof path, "%s/elastic", folder);
+  if (round == 0 && live_round(folder, &any) >= 0) return is_others(folder, error);
   if (round == 0) remove_own(AT_FDCWD, path, false);
   RtStatus status = make_folders(folder, -1, error);
   if (status) return status;
   snprintf(name, sizeof name, "alive.%d", round);
   path_of(folder, -1, name, path);
   int fd = lock_file(path, O_CREAT); /* stays open until the process ends or begins the next round */
-  if (fd < 0) return rt_error_errno(error, RT_BAD_INPUT, "%s, which rank 0 holds", path);
+  if (fd < 0 || dprintf(fd, "%016" PRIx64 "\n", run) < 0)
+    return rt_error_errno(error, RT_BAD_INPUT, "%s, which rank 0 holds", path);
   if (round == 0) return RT_OK;
   snprintf(name, sizeof name, "alive.%d", round - 1);
   path_of(folder, -1, name, path);
@@ -232,16 +249,31 @@ void regroup_end(const char *folder) {
   remove_own(AT_FDCWD, path, false);
 }
 
+/* Reads the number of the run whose round is alive; false if rank 0 has not written it yet. */
+static bool read_run(const char *folder, int round, uint64_t *run) {
+  char path[PATH], name[32], text[17] = "";
+  snprintf(name, sizeof name, "alive.%d", round);
+  path_of(folder, -1, name, path);
+  int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOFOLLOW);
+  const bool whole = fd >= 0 && read(fd, text, 16) == 16;
+  if (fd >= 0) close(fd);
+  *run = strtoull(text, NULL, 16);
+  return whole;
+}
+
 /* Rank 0 of a round may just be starting: a file that no process holds yet is looked at for a while. */
-bool regroup_is_late(const char *folder) {
+RtStatus regroup_is_late(const char *folder, uint64_t run, bool *late, RtError *error) {
   int64_t limit = sockets_now() + LATE_MS;
-  int any;
-  if (regroup_round() > 0) return false;
+  int any, live;
+  *late = false;
+  if (regroup_round() > 0) return RT_OK;
   do {
-    if (live_round(folder, &any) >= 0) return true;
+    uint64_t other;
+    *late = (live = live_round(folder, &any)) >= 0;
+    if (*late && read_run(folder, live, &other)) return other == run ? RT_OK : is_others(folder, error);
     if (any >= 0) nap();
   } while (any >= 0 && sockets_now() < limit);
-  return false;
+  return RT_OK;
 }
 
 int regroup_waiting(const char *folder) {
@@ -359,12 +391,14 @@ static char **arguments(char *const *argv) {
 
 /* Starts the program again as that rank. */
 static RtStatus begin_again(const Comer *c, int rank, int world, RtError *error) {
-  char path[PATH];
+  char path[PATH], run[17];
   sigset_t none;
   char **argv = arguments(c->r->argv);
   path_of(c->r->folder, c->round, "meeting", path);
   set_number(ROUND, c->round);
   setenv(NAME, c->name, 1);
+  snprintf(run, sizeof run, "%016" PRIx64, c->r->run);
+  setenv(RUN, run, 1);
   setenv("APC_ADDR", path, 1);
   set_number("APC_RANK", rank);
   set_number("APC_WORLD_SIZE", world);

@@ -27,20 +27,24 @@ typedef struct Regroup {
   const uint32_t *worlds; /* numbers of ranks that the program has plans for */
   int n_worlds;
   char *const *argv;
+  uint64_t run; /* regroup_run */
 } Regroup;
+
+/* Returns what tells this run from others that train in the folder: the launcher's name for it, and its program. */
+uint64_t regroup_run(const char *name, uint64_t program);
 
 /* Returns the number of the present round: 0 as the launcher started it, or that of the meeting it comes from. */
 int regroup_round(void);
 
 /* Rank 0 of a round, after it has met the others: marks the round as alive until this process ends; round 0 removes
- * what earlier runs have left. */
-RtStatus regroup_alive(const char *folder, RtError *error);
+ * what earlier runs have left, and fails if another one is alive. */
+RtStatus regroup_alive(const char *folder, uint64_t run, RtError *error);
 /* Rank 0, at the end of a run whose ranks meet again: removes all files of meetings, and no others. */
 void regroup_end(const char *folder);
 
-/* True if a round of another process is alive there, so that this process, which the launcher started (again), has to
- * wait for its end. */
-bool regroup_is_late(const char *folder);
+/* *late: a round of another process is alive there, so that this process, which the launcher started (again), has to
+ * wait for its end.  RT_FAILED if that is the round of another run. */
+RtStatus regroup_is_late(const char *folder, uint64_t run, bool *late, RtError *error);
 
 /* Rank 0: returns how many processes wait to be taken in. */
 int regroup_waiting(const char *folder);

@@ -34,7 +34,7 @@ typedef enum FrameKind { FRAME_BEAT, FRAME_FAILURE, FRAME_BYE, FRAME_KINDS } Fra
 
 typedef struct Frame {
   uint32_t magic, kind;
-  uint64_t beats, round, moves, key; /* BEAT: copies of the SessionSlot */
+  uint64_t beats, round, moves, key, writing; /* BEAT: copies of the SessionSlot */
   uint32_t step, last, command, comm_kind, waiting;
   uint32_t status; /* FAILURE */
   char text[RT_ERROR_TEXT];
@@ -47,6 +47,7 @@ typedef struct Peer {
   Frame frame;      /* bytes so far */
   int64_t quiet_ms; /* time without a message, as lateness.c measures */
   int64_t told_ms;  /* time of the last beat sent to it */
+  uint64_t writing; /* of its last beat */
 } Peer;
 
 struct Watch {
@@ -61,8 +62,10 @@ struct Watch {
   int wake, failed_fd;
   _Atomic uint32_t leaving, stopping, failed, own_failed;
   _Atomic int64_t patient_until; /* in milliseconds of the clock; 0: not patient */
-  bool told, said_bye;           /* rank 0: sent to the others: the failure; the goodbye */
-  bool first_leaves;             /* rank 0 has said goodbye: its connection may end */
+  _Atomic int patience_ms;
+  _Atomic uint64_t written; /* pieces of files, as the signs of all ranks that this one hears say */
+  bool told, said_bye;      /* rank 0: sent to the others: the failure; the goodbye */
+  bool first_leaves;        /* rank 0 has said goodbye: its connection may end */
   bool first_lost; /* the failure is the loss or silence of rank 0, seen by this rank; complete before `failed` is
                     * set */
   int64_t failed_ms, beat_ms;
@@ -123,6 +126,7 @@ static void take_beat(Watch *w, int rank, const Frame *f) {
   atomic_store(&s->place.step, f->step);
   atomic_store(&s->place.last, f->last);
   atomic_store(&s->place.round, f->round);
+  atomic_store(&s->place.writing, f->writing);
   atomic_store(&s->progress.moves, f->moves);
   atomic_store(&s->progress.key, f->key);
   atomic_store(&s->progress.kind, f->comm_kind);
@@ -170,7 +174,8 @@ static void take_frame(Watch *w, int rank, const Frame *f) {
     take_loss(w, rank, "it does not run this version of the runtime");
   else if (f->kind == FRAME_FAILURE) take_failure(w, rank, f);
   else if (f->kind == FRAME_BYE) take_bye(w, rank);
-  else if (w->options.rank == 0) take_beat(w, rank, f);
+  else w->peers[rank].writing = f->writing;
+  if (f->magic == FRAME_MAGIC && f->kind == FRAME_BEAT && w->options.rank == 0) take_beat(w, rank, f);
 }
 
 /* Reads no more at once than a healthy peer sends in minutes, so that the other peers get their turn. */
@@ -212,6 +217,7 @@ static void beat(Watch *w) {
              .round = atomic_load(&s->place.round),
              .moves = atomic_load(&s->progress.moves),
              .key = atomic_load(&s->progress.key),
+             .writing = atomic_load(&s->place.writing),
              .step = atomic_load(&s->place.step),
              .last = atomic_load(&s->place.last),
              .command = atomic_load(&s->command),
@@ -251,6 +257,15 @@ static void tell_own(Watch *w) {
   atomic_store(&w->own_failed, 0);
 }
 
+/* A file that grows is waited for: patience begins anew with every piece that a rank has written. */
+static void note_writing(Watch *w) {
+  uint64_t written = atomic_load(&w->slots[0].place.writing);
+  for (int i = 0; i < w->n_peers; i++) written += w->peers[i].writing;
+  if (written == atomic_load(&w->written)) return;
+  atomic_store(&w->written, written);
+  if (atomic_load(&w->patient_until)) atomic_store(&w->patient_until, sockets_now() + atomic_load(&w->patience_ms));
+}
+
 static void say_bye(Watch *w) {
   Frame bye = {.kind = FRAME_BYE};
   for (int i = 0; i < w->n_peers; i++) send_frame(&w->peers[i], &bye);
@@ -261,6 +276,7 @@ static void look(Watch *w) {
   RtError error = {0};
   bool first = w->options.rank == 0, leaving = atomic_load(&w->leaving);
   note_silence(w);
+  note_writing(w);
   if (atomic_load(&w->own_failed)) tell_own(w);
   if (w->loss.status && !leaving && !w->first_leaves && sockets_now() - w->loss_at_ms >= w->options.loss_ms)
     set_own_failure(w, &w->loss);
@@ -367,8 +383,12 @@ int watch_fd(const Watch *w) { return w->failed_fd; }
 
 void watch_be_patient(Watch *w, int milliseconds) {
   int64_t none = 0;
+  atomic_store(&w->patience_ms, milliseconds);
   atomic_compare_exchange_strong(&w->patient_until, &none, sockets_now() + milliseconds);
 }
+
+bool watch_is_patient(const Watch *w) { return sockets_now() < atomic_load(&w->patient_until) - BEAT_MS; }
+uint64_t watch_written(const Watch *w) { return atomic_load(&w->written); }
 
 bool watch_gone(const Watch *w, int rank) { return atomic_load(&w->peers[rank].gone); }
 

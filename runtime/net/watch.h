@@ -59,8 +59,12 @@ void watch_fail(Watch *w, const RtError *error);
 /* From here on ranks may leave.  Rank 0 calls it before it tells the others to leave. */
 void watch_leave(Watch *w);
 
-/* Does not call `stuck` after a failure so long, from the first call on: this rank has to end a file first. */
+/* Does not call `stuck` after a failure so long, from the first call on, and from each later piece of a file that a
+ * rank writes: this rank has to end a file first.  watch_is_patient: true until shortly before. */
 void watch_be_patient(Watch *w, int milliseconds);
+bool watch_is_patient(const Watch *w);
+/* Changes with every piece of a file that ranks write: rank 0 hears all of them, the others rank 0 and themselves. */
+uint64_t watch_written(const Watch *w);
 /* Rank 0: true if the connection to that rank has ended. */
 bool watch_gone(const Watch *w, int rank);
 

@@ -548,7 +548,7 @@ static int meet_again(ApcLaunch *ranks, int code) {
 /* Called when another rank failed while this one is busy. */
 static void end_stuck(int code, const char *error) {
   code = stub_fail(code, "%s", error);
-  if (elastic_ranks && code != APC_BAD_INPUT && code != APC_USAGE) code = meet_again(elastic_ranks, code);
+  if (elastic_ranks && (code == APC_FAILED || code == APC_LATE)) code = meet_again(elastic_ranks, code);
   _exit(code);
 }
 

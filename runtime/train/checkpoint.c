@@ -101,12 +101,15 @@ ApcStatus checkpoint_write(ApcModel *m, const char *dir, const CheckpointFacts *
   return code;
 }
 
-ApcStatus checkpoint_write_end(ApcModel *m, const char *dir, HostWrite *w) {
-  ApcStatus code = host_write_end(m, w);
+ApcStatus checkpoint_write_end(ApcModel *m, const char *dir, HostWrite *w, bool *whole) {
+  ApcStatus code = host_write_end(m, w, whole);
+  const RtError error = m->error;
   Arena *a = arena_new();
-  if (!code) code = name_whole(m, a, dir);
+  const ApcStatus named = *whole ? name_whole(m, a, dir) : APC_OK;
+  if (named) *whole = false;
+  if (code) m->error = error;
   arena_free(a);
-  return code;
+  return code ? code : named;
 }
 
 ApcStatus checkpoint_save(ApcModel *m, const char *entry, const char *file) {

@@ -34,8 +34,8 @@ typedef struct CheckpointFacts {
 /* Writes all states and the facts.  w not NULL: begins only, and the ranks write beside later steps (host_write_begin).
  */
 ApcStatus checkpoint_write(ApcModel *m, const char *dir, const CheckpointFacts *facts, HostWrite **w);
-/* Waits for the end of a checkpoint that began, and gives it its name. */
-ApcStatus checkpoint_write_end(ApcModel *m, const char *dir, HostWrite *w);
+/* Waits for the end of a checkpoint that began, and gives it its name.  *whole: it has it (host_write_end). */
+ApcStatus checkpoint_write_end(ApcModel *m, const char *dir, HostWrite *w, bool *whole);
 /* Restores the states of a folder's newest checkpoint, or of a .safetensors file, on the ranks if the file matches its
  * checksums, and reports the check.  Warns if the data differ from those of the checkpoint; data NULL: unknown. */
 ApcStatus checkpoint_read(ApcModel *m, const char *dir, int64_t *steps, Dataset *data, const TrainWatch *watch);

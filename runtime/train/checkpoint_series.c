@@ -163,11 +163,20 @@ void series_evaluated(Series *s, double loss) {
 
 /* ---- writing */
 
+static void say_given_up(const Series *s, const char *why) {
+  trainer_say(&s->t->watch, true, "the checkpoint of step %" PRId64 " was given up: %s", s->begun, why);
+}
+
 static ApcStatus end_pending(Series *s) {
   HostWrite *w = s->pending;
+  bool whole = false;
   s->pending = NULL;
-  ApcStatus code = w ? checkpoint_write_end(s->m, s->t->checkpoint, w) : APC_OK;
-  return code || !w ? code : name_newest(s);
+  const ApcStatus code = w ? checkpoint_write_end(s->m, s->t->checkpoint, w, &whole) : APC_OK;
+  const RtError error = s->m->error;
+  const ApcStatus named = whole ? name_newest(s) : APC_OK;
+  if (code && !whole) say_given_up(s, error.text);
+  if (code) s->m->error = error;
+  return code ? code : named;
 }
 
 static ApcStatus write_one(Series *s, int64_t made, bool waits) {
@@ -196,6 +205,7 @@ ApcStatus series_wait(Series *s) { return end_pending(s); }
 
 void series_lost(Series *s, int64_t made) {
   const bool again = s->begun == made && !isnan(s->eval_loss), broken = s->begun != s->whole.begun;
+  if (s->pending) say_given_up(s, "ranks were lost while they wrote it");
   host_write_drop(s->pending);
   s->pending = NULL;
   if (broken && s->pending_best && !s->due) {

@@ -201,16 +201,18 @@ def launched():
     mine = pathlib.Path("met/elastic/700")  # a folder that looks like one of a round, and files of others
     mine.mkdir()
     (mine / "plan").touch(), (mine / "mine").touch(), pathlib.Path("met/elastic/mine").touch()
-    fifth = another(run)
+    fifth, sixth = another(run), another(run, APC_RUN_ID="other")
+    said = sixth.communicate(timeout=60)[1]
+    check(f"a run of another name: {said}", sixth.returncode == 6 and "another run trains in met now" in said)
     end_launched(run, 2, (0, 1, 2, 3), ["mine", "700", "700/mine"])
     said = fifth.communicate(timeout=60)[1]
     check(f"another run: {said}", fifth.returncode == 6 and "another run trained in met and has ended after" in said)
 
 
-def another(run):
+def another(run, **more):
     """Starts another run in the folder; it waits for a place, as there is no plan for five."""
     env = dict(os.environ, RANK="0", WORLD_SIZE="4", LOCAL_RANK="0", LOCAL_WORLD_SIZE="4", MASTER_ADDR="127.0.0.1",
-               MASTER_PORT=str(run.port))
+               MASTER_PORT=str(run.port), **more)
     line = ["./trainer", *DATA, "--steps", "100000000", "--elastic", "--checkpoint", run.folder]
     p = subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=env)
     while p.poll() is None and not list(pathlib.Path(run.folder).glob("elastic/wait.*")):

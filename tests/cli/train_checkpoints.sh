@@ -122,6 +122,15 @@ if cc -D_GNU_SOURCE -shared -fPIC held.c -o held.so -ldl; then
   check "the part is used again" [ "$(files held)" = "checkpoint.safetensors " ]
   expect 0 "" ./two --steps 8 $data --save straight.safetensors
   check "the same as undisturbed" cmp straight.safetensors on.safetensors
+  # A rank is killed before its part is on the disk: that checkpoint is given up, and that is said.
+  : >hold
+  held --every 20 --resume held
+  begun lines 18
+  pkill -9 -n -P $run
+  rm hold
+  wait $run
+  check "it ends with exit code 6" [ $? -eq 6 ]
+  check "it is said" grep -q "warning: the checkpoint of step 20 was given up: " err
   # A step that fails while a checkpoint is written: the run ends, and the one before stays.
   "$apc" compile $mlp -q --train mse --optimizer 'sgd(lr=1e30)' --batch 8 --target cpux2 -o fails
   : >hold
@@ -186,10 +195,37 @@ for ranks in 1 2; do
   check "the checkpoint before the error, $ranks ranks" diff -r four$ranks failed$ranks
 done
 launcher=(env WORLD_SIZE=2 LOCAL_WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 "MASTER_PORT=$((20000 + $$ % 20000))")
-"${launcher[@]}" RANK=1 LOCAL_RANK=1 ./failing2 --steps 6 $rows --checkpoint launched >out.1 2>err.1 &
-expect 1 "$wrong" "${launcher[@]}" RANK=0 LOCAL_RANK=0 ./failing2 --steps 6 $rows --checkpoint launched
-wait
+program=failing2
+launched() { # launched FOLDER LIBRARY OPTION...: rank 1 with that library
+  local folder=$1 library=$2
+  shift 2
+  "${launcher[@]}" RANK=1 LOCAL_RANK=1 LD_PRELOAD="$library" ./$program --steps 6 $rows --checkpoint "$folder" "$@" >out.1 2>err.1 &
+  expect 1 "$wrong" "${launcher[@]}" RANK=0 LOCAL_RANK=0 ./$program --steps 6 $rows --checkpoint "$folder" "$@"
+  wait
+}
+launched launched ""
 check "the checkpoint before the error, ranks of a launcher" diff -r four2 launched
+"$apc" compile look.ir -q --train cross_entropy --optimizer 'sgd(lr=.1)' --batch 4 --target cpux2 --world 2,1 -o failing_met
+program=failing_met
+launched met "" --elastic
+check "an error of the data is no lost rank" test "$(grep -c 'meets the others' err err.1)" = "$(printf 'err:0\nerr.1:0')"
+check "the checkpoint before it" [ "$(steps_of met/checkpoint.safetensors)" = 4 ]
+program=failing2
+# Each piece of rank 1 takes less than --timeout, and all of them more than twice as much.
+cat >slow.c <<'C'
+#include <dlfcn.h>
+#include <unistd.h>
+ssize_t pwrite(int fd, const void *from, size_t n, off_t at) {
+  ssize_t (*next)(int, const void *, size_t, off_t) = (ssize_t (*)(int, const void *, size_t, off_t))dlsym(RTLD_NEXT, "pwrite");
+  usleep(700000);
+  return next(fd, from, n, at);
+}
+ssize_t pwrite64(int fd, const void *from, size_t n, off_t at) { return pwrite(fd, from, n, at); }
+C
+if cc -D_GNU_SOURCE -shared -fPIC slow.c -o slow.so -ldl; then
+  launched slow ./slow.so --timeout 1s
+  check "a slow checkpoint is waited for" diff -r four2 slow
+fi
 
 # What cannot be done is said before the first step.
 expect 2 "--keep needs --checkpoint DIR" ./two --steps 1 $data --keep 2

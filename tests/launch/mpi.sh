@@ -55,4 +55,24 @@ check "exit $code, wanted 137, mpirun's" test $code -eq 137
 sleep 1
 left=$(ls -l /proc/[0-9]*/exe 2>/dev/null | grep -cF "$work/")
 check "$left processes are left" test "$left" -eq 0
-summary 26
+
+# A step fails while rank 0 still writes a checkpoint: the first rank that aborts ends all, and that is rank 0, when the
+# file is whole.
+/usr/bin/python3 -c '
+import numpy as np
+rows = np.zeros((24, 3), np.int64)
+np.save("labels.npy", rows)
+rows[19, 2] = 30  # of the fifth step, on rank 1
+np.save("i.npy", rows)'
+cat >slow.c <<'C'
+#include <unistd.h>
+int fsync(int fd) { return usleep(1500000), fdatasync(fd); }
+C
+cc -D_GNU_SOURCE -shared -fPIC slow.c -o slow.so
+expect 0 "" "$apc" compile "$source_dir/tests/cli/look.ir" -q --train cross_entropy --optimizer 'sgd(lr=.1)' --batch 4 --target cpux2 --dp 2 -o failing
+rows=(--data i=@i.npy --data labels=@labels.npy --shuffle none --every 4)
+expect 0 "" ./failing --steps 4 "${rows[@]}" --checkpoint four
+expect 1 "is 31; it must be 0 to 9" mpirun --oversubscribe -np 1 env LD_PRELOAD="$work/slow.so" ./failing \
+  --steps 6 "${rows[@]}" --checkpoint failed : -np 1 ./failing --steps 6 "${rows[@]}" --checkpoint failed
+check "the checkpoint before the error" diff -r four failed
+summary 32
