@@ -83,7 +83,7 @@ static bool find_caches(Keep *k, const Module *m, const Func *f, Diags *diags) {
   }
   if (k->n) return true;
   return diag_error(diags, DIAG_kv_cache, (Loc){0},
-                    "--kv-cache: no output is an input of the model with more positions behind it");
+                    "--kv-cache: no output is an input of the model with more positions at its end");
 }
 
 static const Cache *cache_of(const Keep *k, const Op *op) {

@@ -370,6 +370,9 @@ def kept_caches(work):
                 check("a full cache is refused", False)
             except apc.Error as e:
                 check("a full cache is refused", ("out of range" if masked else "past would be 9, but is from 0 to 8") in str(e), e)
+    r = subprocess.run([f"{build}/apc", f"{work}/takes.onnx", "--kv-cache", "9", f"--emit=onnx={work}/no.onnx"],
+                       capture_output=True, text=True)
+    check("--emit=onnx is refused", r.returncode == 1 and "APC0605" in r.stderr, r)
     for text in ("dimension 0 of the cache 'pk'", "no output is"):
         changed = TAKES.replace("MASK", "").replace("BIAS", "{scale=0.25, causal=1}")
         changed = (changed.replace("[1, 2,", "[batch, 2,").replace("symbol seq", "symbol batch\nsymbol seq")
