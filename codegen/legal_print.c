@@ -179,6 +179,8 @@ static void print_cache(Text *t, const WorkOp *o) {
 
 static void print_grow(const Work *w, Text *t, const WorkOp *o) {
   const GrowUnit *g = o->grow;
+  if (!g->n) text_printf(t, "# %s reads the first of longer keys or values in place\n", g->op->name);
+  if (!g->n) return;
   text_printf(t, "# %s joins", g->op->name);
   for (int i = 0; i < g->n; i++) text_printf(t, "%s %s", i ? " and" : "", name_of(w->f, g->whole[i]));
   text_add(t, " while it reads\n");

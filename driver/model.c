@@ -19,6 +19,7 @@
 #include "frontend/onnx/notes.h"
 #include "ir/opaque.h"
 #include "passes/rewrite/bind.h"
+#include "passes/rewrite/kv_cache.h"
 #include "program/artifact.h"
 
 /* ---- names */
@@ -399,12 +400,24 @@ static void seed_weights(const ModelOptions *o, Module *m) {
   }
 }
 
+/* --kv-cache: caches that the model takes and returns become states of the program. */
+static bool keep_caches(const ModelOptions *o, Module *m) {
+  KvCaches kept;
+  if (!o->kv_cache) return true;
+  if (!kv_caches_keep(m, o->kv_cache, &kept, o->diags)) return false;
+  const char *from = kept.input ? arena_printf(o->arena, "input '%s' (i64)", kept.input) : "shapes of inputs";
+  driver_watch_say(&o->watch, o->arena, "Caches", "%zu of %" PRId64 " positions stay in the program; %s: those in use",
+                   kept.n, o->kv_cache, from);
+  return true;
+}
+
 bool model_load(const ModelOptions *o, Model *model) {
   *model = (Model){.path = o->path, .name = model_name(o->arena, o->path), .kind = model_kind(o->path)};
   driver_watch_stage(&o->watch, o->arena, "Reading", "%s", o->path);
   bool ok = load_file(o, model) && (!o->watch.loaded || o->watch.loaded(o->watch.context, model->m)) &&
-            take_weights(o, model) && bind_shapes(o, model->m) && bind_batch(o, model->m) && set_hints(o, model) &&
-            verify_module(model->m, o->diags) && operators_kernels(o, model->m) && find_entries(o, model);
+            take_weights(o, model) && bind_shapes(o, model->m) && bind_batch(o, model->m) && keep_caches(o, model->m) &&
+            set_hints(o, model) && verify_module(model->m, o->diags) && operators_kernels(o, model->m) &&
+            find_entries(o, model);
   if (ok && o->seeded) seed_weights(o, model->m);
   return ok && driver_pack_weights(o, model) && (!o->packed || find_entries(o, model));
 }

@@ -60,6 +60,7 @@ typedef struct ModelOptions {
   int ndefines;
   DslParameters *parameters;       /* receives those of an .apc model; may be NULL */
   const struct PackedForm *packed; /* --weights-dtype; NULL if not given */
+  int64_t kv_cache;                /* --kv-cache: positions of caches that become states; 0: none do */
   bool weights_unread;             /* with it: only the types of weights matter */
   const char *weights;             /* FILE.safetensors that replaces the model's weights; NULL if none */
   WeightMaps *maps;                /* --map: names of weights in that file; NULL: their own */

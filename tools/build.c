@@ -266,6 +266,7 @@ static bool model_options(Tool *t, const char *path, ModelOptions *o) {
                       .seeded = option_given(given, OPT_seed),
                       .seed = option_int(given, OPT_seed, 0),
                       .batch = option_int(given, OPT_batch, 0),
+                      .kv_cache = option_int(given, OPT_kv_cache, 0),
                       .floats = t->computes_f32 ? (DType)0 : compute_storage(tool_compute(t)),
                       .print_after = option_text(given, OPT_print_after),
                       .times = t->times,

@@ -155,6 +155,10 @@ bool tool_emit_check_target(Tool *t, const Target *target, const EmitList *l) {
   if (!tool_weights_dtype_emits(t, tool_emit_wants(l, EMIT_ONNX),
                                 tool_emit_wants(l, EMIT_IR) || tool_emit_wants(l, EMIT_IR_PASS)))
     return false;
+  if (tool_emit_wants(l, EMIT_ONNX) && option_given(&t->options, OPT_kv_cache))
+    return diag_error(
+        t->diags, DIAG_kv_cache, (Loc){0},
+        "--emit=onnx writes the graph of the file, whose caches --kv-cache makes states: take one option");
   if (strcmp(kernel_target(target->device)->language, "CUDA") != 0 &&
       (tool_emit_wants(l, EMIT_CUDA) || tool_emit_wants(l, EMIT_PTX) || tool_emit_wants(l, EMIT_CUBIN))) {
     diag_error(t->diags, DIAG_usage_value, (Loc){0}, "target %s has no GPU to write CUDA code for", target->name);

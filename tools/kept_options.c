@@ -19,7 +19,7 @@ static const struct {
     {OPT_dtype, false},     {OPT_assume_kernels, false}, {OPT_train, false}, {OPT_optimizer, false},
     {OPT_trainable, false}, {OPT_freeze, false},         {OPT_lora, false},  {OPT_tie, false},
     {OPT_pad, false},       {OPT_layer_drop, false},     {OPT_untie, true},  {OPT_dim, true},
-    {OPT_shape, true},      {OPT_dim_hint, true},        {OPT_batch, true},
+    {OPT_shape, true},      {OPT_dim_hint, true},        {OPT_batch, true},  {OPT_kv_cache, true},
 };
 enum { KEPT = (int)(sizeof kept / sizeof *kept) };
 

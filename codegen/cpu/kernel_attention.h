@@ -57,7 +57,11 @@ typedef struct Attention {
   void *max, *sum;           /* of each row, [groups, rows] of floats or doubles: its largest score, and the sum of
                                 exp(score - max); both 0 if the row gives 0.  NULL if not needed */
   AttentionGrowth growth[2]; /* of keys, of values */
+  int64_t room[2];           /* keys, values of a group in memory, of which the first t count; 0: there are t */
 } Attention;
+
+/* How many keys (side 0) or values (1) the next group is further. */
+FN int64_t attention_room(const Attention *a, int side) { return a->room[side] ? a->room[side] : a->t; }
 
 FN const int64_t *attention_queries(const Attention *a, int64_t group) {
   return a->query_position + group / a->heads * a->each[0];
@@ -147,7 +151,7 @@ APART const float *attention_rows(const AttentionCall *c, int side, int64_t grou
   int64_t n = c->n[side], wide = side ? c->ewide : c->kwide, bytes = n * type->size, first = rows;
   const char *part[2];
   if (g) first = attention_parts(g, c->from[side], c->a->t, group, t, rows, bytes, part);
-  else part[0] = c->from[side] + (group * c->a->t + t) * bytes;
+  else part[0] = c->from[side] + (group * attention_room(c->a, side) + t) * bytes;
   if (type->size == 4 && n == wide && (first == 0 || first == rows)) return (const float *)part[first == 0];
   float *y = scratch(side, 4 * KEYS * wide);
   if (first) type->load(y, part[0], first, n, wide);
@@ -604,13 +608,13 @@ static __attribute__((unused)) void attention_f64(double *out, const double *q, 
     for (int64_t t = 0; t < a->t; t++) {
       if (position[t] >= length || position[t] > last) continue;
       double score = 0;
-      for (int64_t j = 0; j < a->k; j++) score += q[i * a->k + j] * key[(g * a->t + t) * a->k + j];
+      for (int64_t j = 0; j < a->k; j++) score += q[i * a->k + j] * key[(g * attention_room(a, 0) + t) * a->k + j];
       score *= scale;
       if (a->bias) score += ((const double *)a->bias)[attention_bias_row(a, g, i % a->rows) + t];
       if (score == -__builtin_inf()) continue;
       double higher = max_f64(max, score), keep = __builtin_exp(max - higher), p = __builtin_exp(score - higher);
       max = higher, sum = sum * keep + p;
-      for (int64_t e = 0; e < a->e; e++) o[e] = o[e] * keep + p * value[(g * a->t + t) * a->e + e];
+      for (int64_t e = 0; e < a->e; e++) o[e] = o[e] * keep + p * value[(g * attention_room(a, 1) + t) * a->e + e];
     }
     for (int64_t e = 0; e < a->e; e++) o[e] = sum == 0 ? 0 : o[e] / sum;
     if (a->max) ((double *)a->max)[i] = max == -__builtin_inf() ? 0 : max, ((double *)a->sum)[i] = sum;

@@ -48,6 +48,8 @@ static const char *each(const Work *w, Scalars *s, const Op *op, int i, int rank
 /* Prints the caches that the attention extends; their parts follow its operands and results. */
 static void print_growth(const Work *w, const Op *op, const WorkOp *made, Text *t, Scalars *s) {
   const GrowUnit *g = made->grow;
+  for (int i = 0; g && i < 2; i++)
+    if (g->room[i]) text_printf(t, ",\n    .room[%d] = %s", i, rp_scalar_text(w->m, s, g->room[i]));
   for (int i = 0; g && i < g->n; i++)
     text_printf(t, ",\n    .growth[%d] = {.whole = ptr[%d], .more = ptr[%d], .past = %s}", g->operand[i] - 1,
                 made->op->nin + op->nout + i, op->nin + i, span(w, s, work_type(w, made->op->in[g->operand[i]]), 2, 3));

@@ -85,11 +85,13 @@ typedef struct FewUnit {
 } FewUnit;
 
 /* An attention that extends its keys, its values or both while it reads them: in[operand[i]] is the old part,
- * in[op->nin + i] the part appended along the dimension of keys, and out[op->nout + i] both together. */
+ * in[op->nin + i] the part appended along the dimension of keys, and out[op->nout + i] both together.  Or an attention
+ * that reads the first keys or values of longer ones in place. */
 typedef struct GrowUnit {
   const struct Op *op; /* the attention before: it reads the joined tensor */
   int n, operand[2];   /* 1: keys, 2: values */
   Val whole[2];
+  const Expr *room[2]; /* the length of the keys, and of the values, that hold those read; NULL: only these are there */
 } GrowUnit;
 
 enum { CACHE_SETS = 3, CACHE_DIMS = 5 };

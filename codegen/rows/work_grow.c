@@ -9,6 +9,9 @@
  * or both in every micro-batch: then the result can be made where the attention is.  Later readers, and outputs, get
  * the tensor that the attention wrote.  Not if there are certainly many rows: copying is then a small part of the work,
  * and the attention would do it before it begins.
+ *
+ * A cache that the program keeps (passes/rewrite/kv_cache.c) is longer than its part in use, which is a slice.  The
+ * attention reads that part in place, however many rows there are.
  */
 #include <string.h>
 
@@ -44,16 +47,64 @@ static int times_read(const Op *op, Val v) {
   return n;
 }
 
+/* True if both operations run equally often: no loop begins or ends between them. */
+static bool run_together(const Work *w, int from, int to) {
+  bool together = w->ops.items[from].phase == w->ops.items[to].phase;
+  for (int i = from + 1; i < to; i++) {
+    WorkClass c = w->ops.items[i].class;
+    together &= c != WC_LOOP && c != WC_REPEAT && c != WC_BIND;
+  }
+  return together;
+}
+
 /* True if the result of operation `from` can be made at operation `to`, which reads it once. */
 static bool can_wait(const Work *w, int from, int to) {
   const WorkOp *made = &w->ops.items[from], *reader = &w->ops.items[to];
-  if (made->phase != reader->phase || times_read(reader->op, made->op->out) != 1) return false;
+  if (!run_together(w, from, to) || times_read(reader->op, made->op->out) != 1) return false;
   for (int i = from + 1; i < to; i++) {
-    const WorkOp *o = &w->ops.items[i];
-    if (o->class == WC_LOOP || o->class == WC_REPEAT || o->class == WC_BIND || times_read(o->op, made->op->out))
-      return false;
+    if (times_read(w->ops.items[i].op, made->op->out)) return false;
   }
   return true;
+}
+
+/* The operation that makes the value, below reshapes; -1 if none does. */
+static int made_by(const Work *w, Val v) {
+  int def = work_def(w, v);
+  while (def >= 0 && w->ops.items[def].op->kind == OP_reshape) def = work_def(w, w->ops.items[def].op->in[0]);
+  return def;
+}
+
+/* True for a slice that keeps the first keys of a value in memory. */
+static bool is_prefix(const Work *w, const Op *op) {
+  if (op->kind != OP_slice || !is_in_memory(w, op->in[0])) return false;
+  const Type *x = work_type(w, op->in[0]), *y = work_type(w, op->out);
+  bool is = x->rank == 4;
+  for (int d = 0; is && d < x->rank; d++)
+    is = (d == KEYS || x->dims[d] == y->dims[d]) && ex_is_const(op_attr(op, AT_starts)->u.exprs[d], 0) &&
+         op_attr(op, AT_strides)->u.ints[d] == 1;
+  return is;
+}
+
+/* Lets the attention at `at` read the first keys and values of longer ones in place. */
+static void shorten(Work *w, int at) {
+  Arena *a = w->arena;
+  WorkOp *o = &w->ops.items[at];
+  GrowUnit g = {.op = o->op};
+  Val *in = ARENA_ARRAY(a, Val, o->op->nin);
+  memcpy(in, o->op->in, sizeof *in * (size_t)o->op->nin);
+  for (int i = 1; i <= 2; i++) {
+    int from = made_by(w, in[i]);
+    if (from < 0 || !is_prefix(w, w->ops.items[from].op) || !run_together(w, from, at)) continue;
+    const Op *slice = w->ops.items[from].op;
+    if (work_type(w, slice->out) != work_type(w, in[i])) continue;
+    in[i] = slice->in[0], g.room[i - 1] = work_type(w, in[i])->dims[KEYS];
+  }
+  if (!g.room[0] && !g.room[1]) return;
+  Op *op = ARENA_NEW(a, Op);
+  GrowUnit *unit = ARENA_NEW(a, GrowUnit);
+  *op = *o->op, *unit = g;
+  op->in = in;
+  o->op = op, o->grow = unit;
 }
 
 /* Gives the attention at `at` the operands of the joins it reads. */
@@ -85,6 +136,7 @@ void work_grow(Work *w) {
   for (int i = 0; i < (int)w->ops.n; i++) {
     const Op *op = w->ops.items[i].op;
     if (op->kind == OP_attention && !has_many_rows(w, op)) grow(w, i, gone);
+    if (op->kind == OP_attention && !w->ops.items[i].grow) shorten(w, i);
   }
   work_remove(w, gone);
 }

@@ -3,6 +3,8 @@
 
     slots.py BUILD
 
+Also caches that a model takes and returns (--kv-cache), against numpy.
+
 A model with random weights continues prompts of unequal lengths one at a time, by the entries with one position for
 all; then in slots, with other plans, by the C example and by the server: always the same tokens.
 """
@@ -301,6 +303,89 @@ def refused(work):
         check(f"{command} is refused", r.returncode == code and text in r.stderr, r)
 
 
+TAKES = """apc.ir 1
+symbol seq hint 4
+symbol past hint 8
+func @main level 1 {
+  %x = input {name="x"} : f32[1, 2, seq, 16]
+  %pk = input {name="pk"} : f32[1, 2, past, 16]
+  %pv = input {name="pv"} : f32[1, 2, past, 16]
+  MASK
+  %double = add %x, %x : f32[1, 2, seq, 16]
+  %k = concat %pk, %double {axis=2} : f32[1, 2, past + seq, 16]
+  %v = concat %pv, %x {axis=2} : f32[1, 2, past + seq, 16]
+  %q = reshape %x : f32[1, 2, 1, seq, 16]
+  %first = size {expr=past} : i64[seq]
+  %count = iota {axis=0, start=0} : i64[seq]
+  %at = add %count, %first : i64[seq]
+  %keys = iota {axis=0, start=0} : i64[past + seq]
+  %length = size {expr=past + seq} : i64[]
+  %y = attention %q, %k, %v, %at, %keys, %length BIAS : f32[1, 2, 1, seq, 16]
+  %before = reduce %pv {op=sum, axes=[2]} : f32[1, 2, 16]
+  output "y" %y
+  output "before" %before
+  output "k" %k
+  output "v" %v
+}
+"""
+MASK = '%mask = input {name="mask"} : f32[past + seq]'
+
+
+def attended(x, mask, at):
+    """The model's result for the positions of x from `at` on."""
+    scores = np.einsum("bgsk,bgtk->bgst", x[:, :, at:], 2 * x) * 0.25 + mask
+    later = np.arange(x.shape[2])[None, :] > np.arange(at, x.shape[2])[:, None]
+    scores = np.exp(np.where(later, -np.inf, scores))
+    return np.einsum("bgst,bgte->bgse", scores / scores.sum(-1, keepdims=True), x)[:, :, None]
+
+
+def run_caches(m, masked):
+    """Compares three requests, of 5, 1 and 3 positions."""
+    random, at = np.random.default_rng(3), 0
+    x = random.standard_normal((1, 2, 9, 16)).astype(np.float32)
+    for n in (5, 1, 3):
+        mask = random.standard_normal(at + n).astype(np.float32) * masked
+        made = m(x=x[:, :, at:at + n], **(dict(mask=mask) if masked else dict(past=at)))
+        wanted = attended(x[:, :, :at + n], mask, at)
+        check(f"kept caches, mask {masked}", np.allclose(made["y"], wanted, atol=1e-5), (at, made["y"] - wanted))
+        check("what was there before", np.allclose(made["before"], x[:, :, :at].sum(2), atol=1e-5))
+        at += n
+
+
+def kept_caches(work):
+    """Caches that a model takes and returns stay in the program: as IR text, as an exported graph, over ranks."""
+    for masked in (False, True):
+        text = TAKES.replace("MASK", MASK if masked else "").replace(
+            "BIAS", ", %mask {scale=0.25, causal=1, bias=\"t\"}" if masked else "{scale=0.25, causal=1}")
+        path = f"{work}/takes{masked:d}.ir"
+        with open(path, "w") as f:
+            f.write(text)
+        if not masked:
+            subprocess.run([f"{build}/apc", "convert", path, f"{work}/takes.onnx", "-q"], check=True)
+            path = f"{work}/takes.onnx"
+        with apc.compile(path, target="cpux2", tp=2, kv_cache=9) as m:
+            names = [t.name for t in m.entries["main"].inputs]
+            check("inputs", names == (["x", "mask"] if masked else ["past", "x"]), names)
+            run_caches(m, masked)
+            try:
+                more = dict(mask=np.zeros(10, np.float32)) if masked else dict(past=9)
+                m(x=np.zeros((1, 2, 1, 16), np.float32), **more)
+                check("a full cache is refused", False)
+            except apc.Error as e:
+                check("a full cache is refused", ("out of range" if masked else "past would be 9, but is from 0 to 8") in str(e), e)
+    r = subprocess.run([f"{build}/apc", f"{work}/takes.onnx", "--kv-cache", "9", f"--emit=onnx={work}/no.onnx"],
+                       capture_output=True, text=True)
+    check("--emit=onnx is refused", r.returncode == 1 and "APC0605" in r.stderr, r)
+    for text in ("dimension 0 of the cache 'pk'", "no output is"):
+        changed = TAKES.replace("MASK", "").replace("BIAS", "{scale=0.25, causal=1}")
+        changed = (changed.replace("[1, 2,", "[batch, 2,").replace("symbol seq", "symbol batch\nsymbol seq")
+                   if "dimension" in text else changed.replace('output "k" %k\n  output "v" %v', ""))
+        with open(f"{work}/bad.ir", "w") as f:
+            f.write(changed)
+        r = subprocess.run([f"{build}/apc", "plan", f"{work}/bad.ir", "--kv-cache", "9"], capture_output=True, text=True)
+        check(f"{text} is refused", r.returncode == 1 and text in r.stderr and "APC0605" in r.stderr, r)
+
+
 def on_gpus(work):
     args = [word for name, v in {**SIZES, "cache": 1, "slots": 1}.items() for word in ("-D", f"{name}={v}")]
     r = subprocess.run([f"{build}/apc", "plan", f"{root}/examples/llama.apc", *args, "--dim", "batch=2", "--target",
@@ -321,6 +406,7 @@ with tempfile.TemporaryDirectory() as folder:
     cancelled(folder)
     not_finite(tokens, folder)
     refused(folder)
+    kept_caches(folder)
     on_gpus(folder)
 print(f"{failed} failures")
 sys.exit(failed > 0)
