@@ -77,15 +77,19 @@ bool assume_positive(Module *m, const Expr *e) {
   return most >= 0 && assume_range(m, symbol, 0, divisor * most + divisor - 1);
 }
 
-/* True if e never decreases when a symbol in it increases. */
-static bool rises(const Expr *e) {
+/* True if e never decreases (never increases: up is false) when a symbol in it increases. */
+static bool moves(const Expr *e, bool up) {
   int64_t c;
-  if (e->kind == EX_MUL && e->value < 0) return false;
+  if (e->kind == EX_CONST) return true;
+  if (e->kind == EX_SYM) return up;
   if (e->kind == EX_DIV && !ex_get_const(e->args[1], &c)) return false;
+  if (e->kind == EX_MUL && e->value < 0) up = !up;
   for (int i = 0; i < (e->kind == EX_DIV ? 1 : e->n); i++)
-    if (!rises(e->args[i])) return false;
+    if (!moves(e->args[i], up)) return false;
   return true;
 }
+
+static bool rises(const Expr *e) { return moves(e, true); }
 
 static int only_symbol(const Module *m, const Expr *e) {
   int found = -1;
@@ -208,22 +212,67 @@ static const Expr *replaced(Module *m, const Expr *e, const Expr *from, const Ex
   return replaced_in(&(Replacement){m, from, by}, e);
 }
 
-/* Chooses one operand of each minimum and maximum so that the difference becomes 0.  Assumes that the other operands
- * do not exceed it. */
+/* The ranges of all dimensions; those of symbols that were declared since stay as they are. */
+typedef struct Ranges {
+  size_t n;
+  int64_t *min, *max;
+} Ranges;
+
+static Ranges ranges_of(const Module *m) {
+  Ranges r = {m->symbols.n, ARENA_ARRAY(m->arena, int64_t, m->symbols.n), ARENA_ARRAY(m->arena, int64_t, m->symbols.n)};
+  for (size_t i = 0; i < r.n; i++) r.min[i] = m->symbols.items[i].min, r.max[i] = m->symbols.items[i].max;
+  return r;
+}
+
+static void set_ranges(Module *m, const Ranges *r) {
+  for (size_t i = 0; i < r->n; i++) m->symbols.items[i].min = r->min[i], m->symbols.items[i].max = r->max[i];
+}
+
+/* True if x leaves more sizes than y: the narrowest of the dimensions in which they differ is wider. */
+static bool wider(const Ranges *x, const Ranges *y) {
+  const Ranges *both[] = {x, y};
+  int64_t narrowest[2] = {INT64_MAX, INT64_MAX};
+  for (size_t i = 0; i < 2 * x->n; i++) {
+    const Ranges *r = both[i % 2];
+    size_t k = i / 2;
+    if (x->min[k] == y->min[k] && x->max[k] == y->max[k]) continue;
+    int64_t sizes = r->max[k] ? r->max[k] - r->min[k] : INT64_MAX - r->min[k];
+    if (sizes < narrowest[i % 2]) narrowest[i % 2] = sizes;
+  }
+  return narrowest[0] > narrowest[1];
+}
+
+static bool choose(Module *m, const Expr *difference, int depth);
+
+/* Takes that operand of a minimum or maximum: the others do not exceed it. */
+static bool take(Module *m, const Expr *difference, const Expr *choice, int operand, int depth) {
+  const Expr *taken = choice->args[operand];
+  bool ok = choose(m, replaced(m, difference, choice, taken), depth + 1);
+  for (int k = 0; k < choice->n && ok; k++) {
+    const Expr *other = choice->args[k];
+    if (k != operand)
+      ok = assume_positive(m, choice->kind == EX_MIN ? ex_sub(m, other, taken) : ex_sub(m, taken, other));
+  }
+  return ok;
+}
+
+/* Chooses one operand of each minimum and maximum so that the difference becomes 0.  Of several that do, those that
+ * leave the most sizes: max(seq, 1) is seq for all sizes of at least 1, and 1 for seq = 1 only. */
 static bool choose(Module *m, const Expr *difference, int depth) {
   if (ex_is_const(difference, 0)) return true;
   const Expr *choice = depth < MAX_CHOICES ? find_choice(difference) : NULL;
-  for (int i = 0; choice && i < choice->n; i++) {
-    const Expr *taken = choice->args[i];
-    if (!choose(m, replaced(m, difference, choice, taken), depth + 1)) continue;
-    bool ok = true;
-    for (int k = 0; k < choice->n && ok; k++) {
-      const Expr *other = choice->args[k];
-      if (k != i) ok = assume_positive(m, choice->kind == EX_MIN ? ex_sub(m, other, taken) : ex_sub(m, taken, other));
+  if (!choice) return false;
+  const Ranges before = ranges_of(m);
+  Ranges best = {0};
+  for (int i = 0; i < choice->n; i++) {
+    if (take(m, difference, choice, i, depth)) {
+      Ranges now = ranges_of(m);
+      if (!best.min || wider(&now, &best)) best = now;
     }
-    if (ok) return true;
+    set_ranges(m, &before);
   }
-  return false;
+  if (best.min) set_ranges(m, &best);
+  return best.min != NULL;
 }
 
 /* Chooses one operand of each minimum and maximum and solves the equation that is left.  With the solution the

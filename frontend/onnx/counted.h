@@ -14,6 +14,12 @@ Val counted_scatter(ImportNode *n, Val x, Val index, const Expr *extent);
 /* Returns index div `below` mod `extent`; without an extent, index div `below`. */
 Val counted_digit(ImportNode *n, Val index, const Expr *below, const Expr *extent);
 
+/* import_merge.c: true if an operator of the branch gives its result a size that data decide; and an If with such
+ * branches, of which both are computed. */
+bool import_merges(const Onnx__GraphProto *branch);
+bool import_merged(ImportNode *n, const Onnx__GraphProto *yes, const Onnx__GraphProto *no, Val holds,
+                   const bool *wanted);
+
 /* NonZero and Compress of constants, whose results have known sizes. */
 bool import_known_non_zero(ImportNode *n);
 bool import_known_compress(ImportNode *n, int axis);

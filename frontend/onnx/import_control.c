@@ -2,7 +2,7 @@
  *
  * An If whose condition is known becomes its branch.  Any other If becomes two loops of at most one round: the first
  * computes the `then` branch if the condition holds; the second carries its results and computes the `else` branch
- * if it does not.
+ * if it does not.  Branches in which data decide sizes are in import_merge.c.
  *
  * Loop and Scan become loops.  Their carried values are carries.  A scanned input is gathered at the number of the
  * round.  A value that is collected per round is a carry that starts as zeros and is written in place.  A value that
@@ -17,7 +17,7 @@
 #include <string.h>
 
 #include "frontend/loop_build.h"
-#include "frontend/onnx/import_private.h"
+#include "frontend/onnx/counted.h"
 #include "frontend/onnx/names.h"
 
 static const char *text(const char *s) { return s ? s : ""; }
@@ -118,6 +118,7 @@ bool import_if(ImportNode *n) {
   if (input_number(n, 0, &known)) return take_branch(n, known != 0 ? yes : no, wanted);
   Val holds = scalar(n, input(n, 0), DT_bool, "the condition"), *results = ARENA_ARRAY(n->m->arena, Val, count);
   if (!holds || !import_captured(n, yes) || !import_captured(n, no)) return false;
+  if (!import_in_loop(n) && (import_merges(yes) || import_merges(no))) return import_merged(n, yes, no, holds, wanted);
   Val fails = build_unary(n->b, OP_not, holds);
   if (!run_branch(n, yes, holds, wanted, results, true) || !run_branch(n, no, fails, wanted, results, false))
     return false;

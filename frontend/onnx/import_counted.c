@@ -6,7 +6,7 @@
  * each marked element among them, to which its index is scattered.  Equal marks, as of two operators with one
  * condition, give one size, so that their results have equal shapes.
  *
- * Not done: in the body of a loop or branch; Unique along an axis.
+ * Not done: in the body of a loop (branches: import_merge.c); Unique along an axis.
  */
 #include <string.h>
 

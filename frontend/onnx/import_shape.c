@@ -8,16 +8,18 @@ bool import_identity(ImportNode *n) {
   return true;
 }
 
-/* True if both shapes have equally many elements.  If each shape has one extent that the other lacks, these must be
- * equal. */
+/* True if both shapes have equally many elements.  If each shape has one extent that the other lacks, or has more
+ * often, these must be equal. */
 static bool equal_elements(ImportNode *n, const Type *x, const Type *y) {
   const Expr *left[2] = {NULL, NULL};
   int count[2] = {0, 0};
   for (int side = 0; side < 2; side++) {
     const Type *a = side ? y : x, *b = side ? x : y;
+    unsigned met = 0;
     for (int d = 0; d < a->rank; d++) {
       bool other = ex_is_const(a->dims[d], 1);
-      for (int k = 0; k < b->rank; k++) other = other || a->dims[d] == b->dims[k];
+      for (int k = 0; k < b->rank && !other; k++)
+        if (!(met >> k & 1) && a->dims[d] == b->dims[k]) other = true, met |= 1u << k;
       if (!other) left[side] = a->dims[d], count[side]++;
     }
   }

@@ -107,9 +107,9 @@ static bool moves(const Scan *s, const Op *op) {
   return op->nout > 0;
 }
 
-/* Loops stay whole; dce drops their unused parts. */
+/* Loops stay whole, and computed sizes, whose names types contain; dce drops their unused parts. */
 static bool stays(const Scan *s, const Op *op) {
-  bool needed = !op->out || op->kind == OP_input || op_is_loop_part(op->kind);
+  bool needed = !op->out || op->kind == OP_input || op_is_loop_part(op->kind) || op->kind == OP_bind;
   for (Val v = op->out; v < op_end(op); v++) needed |= s->needed[v];
   return needed;
 }

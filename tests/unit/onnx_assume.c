@@ -175,6 +175,48 @@ static void reshapes_leave_no_rest(void) {
   HAS("%x = input {name=\"x\"} : f32[1, 1, 3*h_div_3, 6]");
 }
 
+/* [batch, seq, 4] to [batch, seq div 4, 4, 4]: the width 4 occurs twice in the shape, and once in the input. */
+static void a_width_is_matched_once(void) {
+  begin();
+  in("x", F32, "batch,seq,4"), out("z");
+  ints("zero", "0"), ints("one", "1"), ints("four", "4");
+  node("Shape", "x", "s"), node("Gather", "s,zero", "b"), node("Gather", "s,one", "n"), node("Div", "n,four", "q");
+  attr(node("Concat", "b,q,four,four", "shape"), "axis", INT, 0);
+  node("Reshape", "x,shape", "z");
+  IMPORTS();
+  HAS("%x = input {name=\"x\"} : f32[batch, 4*seq_div_4, 4]");
+}
+
+/* x[:, :-1] and x[:, 1:], each padded to the length of x: max(seq, 1) is seq for all lengths but 0, and 1 for one. */
+static void neighbours_beside_each_element(void) {
+  begin();
+  in("x", F32, "batch,seq,4"), out("y");
+  ints("zero", "0"), ints("one", "1"), ints("last", "-1"), ints("end", "9223372036854775807");
+  ints("before", "0,1,0,0,0,0"), ints("after", "0,0,0,0,1,0");
+  node("Slice", "x,zero,last,one", "a"), node("Pad", "a,before", "b"), node("Slice", "x,one,end,one", "c"),
+      node("Pad", "c,after", "d");
+  attr(node("Concat", "d,x,b", "y"), "axis", INT, 2);
+  IMPORTS();
+  HAS("symbol seq min 1\n");
+  HAS("%x = input {name=\"x\"} : f32[batch, seq, 4]");
+  SILENT();
+}
+
+/* table[:, max(1 - seq, 0):] of one row, as slopes of positions are cut: one row for all lengths but 0. */
+static void a_row_that_only_no_length_lacks(void) {
+  begin();
+  in("x", F32, "batch,seq,4"), out("y");
+  weight("table", 1, 4);
+  Onnx__TensorProto *t = initializers.items[0];
+  t->dims = ARENA_ARRAY(arena, int64_t, 3), t->dims[0] = 1, t->dims[1] = 1, t->dims[2] = 4, t->n_dims = 3;
+  ints("zero", "0"), ints("one", "1"), ints("end", "9223372036854775807");
+  node("Shape", "x", "s"), node("Gather", "s,one", "n"), node("Sub", "one,n", "d"), node("Max", "d,zero", "from"),
+      node("Slice", "table,from,end,one", "row"), node("Add", "x,row", "y");
+  IMPORTS();
+  HAS("symbol seq min 1\n");
+  SILENT();
+}
+
 /* x[:1] joined with a batch. */
 static void the_first_row_is_there(void) {
   begin();
@@ -251,6 +293,9 @@ int main(int argc, char **argv) {
   RUN(a_traced_length_between_free_dimensions);
   RUN(a_decoder_meets_its_encoder);
   RUN(reshapes_leave_no_rest);
+  RUN(a_width_is_matched_once);
+  RUN(neighbours_beside_each_element);
+  RUN(a_row_that_only_no_length_lacks);
   RUN(the_first_row_is_there);
   RUN(what_a_mask_has_behind_the_past);
   RUN(a_table_bounds_a_dimension);

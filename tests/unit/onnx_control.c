@@ -57,6 +57,49 @@ static void a_branch_may_be_a_value_from_outside(void) {
   }
 }
 
+/* y and z = n == 0 ? nothing : the positive elements of x, and their number, as exporters guard a suppression of boxes;
+ * both branches bind sizes, so both are computed. */
+static void branches_whose_sizes_data_decide(void) {
+  static const struct { const char *c, *y, *z; } cases[] = {{"0", "3,5,4", "3"}, {"1", "nothing", "7"}};
+  for (int k = 0; k < 2; k++) {
+    start(17);
+    given("c", BOOL, "", cases[k].c), given("x", F32, "4", "3,-1,5,4"), out("y"), out("z");
+    weight("none", 1, 0), initializers.items[0]->n_dims = 1, initializers.items[0]->dims[0] = 0;
+    ints("seven", "7");
+    floats("zero", 1, (float[]){0});
+    Onnx__NodeProto *n = node("If", "c", "y,z");
+    Onnx__GraphProto *yes = graph_attr(n, "then_branch", "", "a,b"), *no = graph_attr(n, "else_branch", "", "c,d");
+    node_in(yes, "Identity", "none", "a"), node_in(yes, "Identity", "seven", "b");
+    node_in(no, "Greater", "x,zero", "m"), node_in(no, "Compress", "x,m", "c"), node_in(no, "Shape", "c", "d");
+    RUNS();
+    GIVES("y", cases[k].y);
+    GIVES("z", cases[k].z);
+    HAS_NOT(" loop ");
+  }
+}
+
+/* The branches' results differ in their first dimension: 1 row, or as many as data say. */
+static void branches_with_rows_of_both(void) {
+  for (int c = 0; c < 2; c++) {
+    start(17);
+    given("c", BOOL, "", c ? "1" : "0"), given("x", F32, "3,2", "1,2,3,4,5,6"), given("m", BOOL, "3", "1,0,1");
+    given("w", F32, "1,2", "8,9"), out("y");
+    Onnx__NodeProto *n = node("If", "c", "y");
+    node_in(graph_attr(n, "then_branch", "", "a"), "Neg", "w", "a");
+    Onnx__GraphProto *no = graph_attr(n, "else_branch", "", "b");
+    attr(node_in(no, "Compress", "x,m", "b"), "axis", INT, 0);
+    RUNS();
+    GIVES("y", c ? "-8,-9" : "1,2,5,6");
+  }
+  start(17);
+  in("c", BOOL, ""), in("x", F32, "3"), in("w", F32, "1,3"), out("y");
+  Onnx__NodeProto *n = node("If", "c", "y");
+  node_in(graph_attr(n, "then_branch", "", "a"), "Neg", "w", "a");
+  node_in(graph_attr(n, "else_branch", "", "b"), "NonZero", "x", "at");
+  node_in(n->attribute[1]->g, "Transpose", "at", "b");
+  expect(DIAG_onnx_shape, "at most one dimension may differ", "/y");
+}
+
 /* ---- Loop */
 
 /* h = h * h - t, stops after the round in which h > limit; rows collects h. */
@@ -294,7 +337,11 @@ static void what_does_not_fit_is_refused(void) {
   node_in(graph_attr(n, "then_branch", "", "a"), "Neg", "nowhere", "a");
   node_in(graph_attr(n, "else_branch", "", "a"), "Multinomial", "x", "a");
   expect(DIAG_onnx_graph, "\"nowhere\" is defined nowhere", "/y");
-  choice_with("Unique");
+  start(17);
+  in("k", I64, ""), in("x", F32, "2"), out("y");
+  n = node("Loop", "k,,x", "y");
+  Onnx__GraphProto *rounds = graph_attr(n, "body", "i,c,v", "c,u");
+  node_in(rounds, "Unique", "v", "u");
   expect(DIAG_onnx_shape, "Unique: the size of its result depends on data, in a loop or branch", NULL);
   choice_with("Unknown");
   expect(DIAG_onnx_unsupported, "Unknown", NULL);
@@ -335,6 +382,8 @@ int main(int argc, char **argv) {
   RUN(a_branch_is_chosen_when_it_runs);
   RUN(a_known_condition_is_its_branch);
   RUN(a_branch_may_be_a_value_from_outside);
+  RUN(branches_whose_sizes_data_decide);
+  RUN(branches_with_rows_of_both);
   RUN(a_loop_collects_its_rounds);
   RUN(a_loop_ends_by_its_condition);
   RUN(the_number_of_rounds_may_be_computed);
