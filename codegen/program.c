@@ -15,6 +15,7 @@
 #include "codegen/unit_times.h"
 #include "ir/index_bound.h"
 #include "ir/layout/flops.h"
+#include "ir/legal_comm.h"
 #include "ir/legal_dot.h"
 #include "ir/schedule.h"
 #include "program/comm.h"
@@ -433,6 +434,13 @@ static ProgramInstrKind comm_instr(const Op *op) {
   die("no instruction for %s", op_name(op->kind));
 }
 
+/* A sum of gradients takes the memory of its part: both would be in memory until the sum is awaited. */
+static bool sums_in_place(const EmitBody *b, const Unit *u, bool early) {
+  Val v = u->out[0];
+  bool sum = early && u->legal->kind == OP_all_reduce && !b->e->legal->source.device->contiguous_collectives;
+  return sum && !has_target(b, v) && !emit_in_carry(b, v) && emit_may_share(b, u->in[0], v);
+}
+
 static void emit_comm(EmitBody *b, const Unit *u) {
   const Op *op = u->legal;
   uint32_t key = b->e->entry_base + (uint32_t)u->op;
@@ -445,13 +453,16 @@ static void emit_comm(EmitBody *b, const Unit *u) {
   ProgramList exprs = no_exprs(b);
   if (s) exprs = emit_exprs(b->e, 4, (const Expr *[]){s->u.exprs[0], s->u.exprs[1], t->u.exprs[0], t->u.exprs[1]});
   if (op_attr(op, AT_op)) reduction = comm_reduction(op_attr(op, AT_op)->u.reduction);
-  emit_fresh_tensor(b, u->out[0], result_class(b, u->out[0]));
+  const bool early = legal_begins_early(b->e->legal->source.device, b->spec->l2, &b->spec->l2->ops.items[u->op]);
+  if (early && op->kind == OP_reduce_scatter && !b->e->legal->source.device->asynchronous) emit_limit_scattered(b);
+  if (sums_in_place(b, u, early)) emit_share_tensor(b, u->out[0], emit_body_tensor(b, u->in[0]));
+  else emit_fresh_tensor(b, u->out[0], result_class(b, u->out[0]));
   uint32_t tensors[2] = {emit_body_tensor(b, u->in[0]), b->tensor[u->out[0]]};
   uint32_t at = emit_instr(b, comm_instr(op), op->name, axes_group(b, op), 2, tensors, exprs);
   ProgramInstr *i = program_at_instrs(b->e->b, at);
   i->dim = dim, i->dim2 = (uint32_t)op_int(op, AT_concat, 0), i->reduction = reduction, i->key = key;
   i->value = op_float(op, AT_value, 0);
-  if (b->e->legal->source.device->asynchronous) emit_event(b, at);
+  if (early) emit_event(b, at);
 }
 
 void emit_predicted(EmitBody *b, uint32_t instr, double seconds) {

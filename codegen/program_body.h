@@ -172,6 +172,8 @@ bool emit_sends(const EmitTransfers *t, uint32_t buffer, int part);
 /* Waits for communication that must end before the next instruction: communication that writes a tensor which the
  * instruction touches, or reads one which it writes; all of it where a round begins or ends. */
 void emit_waits(EmitBody *b, ProgramInstrKind kind, uint32_t n, const uint32_t *tensors);
+/* Waits for the oldest pending reduce-scatter if many are pending. */
+void emit_limit_scattered(EmitBody *b);
 /* Waits for all pending communication. */
 void emit_wait_all(EmitBody *b);
 /* True if pending communication uses the value's memory, so that a write there would have to wait. */

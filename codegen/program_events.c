@@ -6,6 +6,10 @@
  * before a loop begins and a round ends, since an event is awaited in its own round; and at the end of the body.
  * Buffers live until the wait.  Numbers of events are reused after their wait.
  *
+ * Without a queue only sums of gradients begin early (ir/legal_comm.h).  An all-reduce is in the place of its operand,
+ * so its late wait takes no memory.  A reduce-scatter keeps a whole gradient until its wait, which ZeRO-2 wants to be
+ * rid of: few of them are under way at once.
+ *
  * If stages interleave, a transfer between them is a body of its own (program_bodies.c), and its event lives from one
  * body to another (D43).  A received value is awaited in the first body that touches it, before the instruction that
  * does.  A sent value is awaited before its next micro-batch is sent, which takes one slot more; the last one ends with
@@ -112,6 +116,14 @@ static bool needs(const EmitBody *b, uint32_t instr, uint32_t buffer, bool write
         (writes || program_instr_writes(x, t)))
       return true;
   return false;
+}
+
+void emit_limit_scattered(EmitBody *b) {
+  enum { MOST = 4 };
+  size_t n = 0, oldest = 0;
+  for (size_t k = b->pending.n; k-- > 0;)
+    if (program_at_instrs(b->e->b, b->pending.items[k])->kind == PI_reduce_scatter) n++, oldest = k;
+  if (n >= MOST) wait_for(b, oldest);
 }
 
 bool emit_is_sent(const EmitBody *b, Val v) {

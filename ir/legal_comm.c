@@ -19,3 +19,20 @@ bool legal_reduces(Reduction op, DType type) {
     default: return type == DT_bool; /* or, and: max and min of 0 and 1 */
   }
 }
+
+/* Returns the first reader of the operation's result; NULL if there is none. */
+static const Op *first_reader(const Func *f, const Op *op) {
+  for (size_t i = func_op_index(f, op) + 1; i < f->ops.n; i++)
+    for (int k = 0; k < f->ops.items[i].nin; k++)
+      if (f->ops.items[i].in[k] == op->out) return &f->ops.items[i];
+  return NULL;
+}
+
+bool legal_begins_early(const DeviceTraits *d, const Func *f, const Op *comm) {
+  if (!op_is_comm(comm->kind)) return false;
+  if (d->asynchronous) return true;
+  if (!d->reduces_beside || comm->nin == 0) return false;
+  if (op_of(f, comm->in[0])->kind == OP_accumulate) return true;
+  const Op *reader = comm->kind == OP_reduce_scatter ? first_reader(f, comm) : NULL;
+  return reader && reader->kind == OP_accumulate;
+}

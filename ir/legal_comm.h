@@ -20,6 +20,7 @@
 
 #include <stdbool.h>
 
+#include "ir/device.h"
 #include "ir/ir.h"
 
 typedef enum LegalAllToAll {
@@ -42,5 +43,10 @@ LegalAllToAll legal_all_to_all(const AllToAllForm *f);
 /* True if the library has this reduction for this type, as ir/ops/comm.c defines it.  NCCL has no 16-bit integers, and
  * its float max and min may ignore a NaN. `one` moves bits: it is a sum of integers of which all but one are 0. */
 bool legal_reduces(Reduction op, DType type);
+
+/* True if a communication of level 2 is issued directly after its operand is made, and awaited before its first reader.
+ * On devices without a queue that applies to the sums of gradients, which have no reader before the update; others
+ * would be awaited at once. */
+bool legal_begins_early(const DeviceTraits *d, const Func *f, const Op *comm);
 
 #endif

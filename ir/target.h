@@ -129,6 +129,8 @@ typedef struct Target {
   int per_machine;            /* ranks of a whole machine */
   bool assumes;               /* includes kernels that are not built (--assume-kernels) */
   double hidden;              /* share of communication that is hidden; 0 if none */
+  double beside;              /* share of the sums of gradients that moves beside computation; 0 if none */
+  double beside_work;         /* seconds of a rank per byte of such a sum that it sends and receives: never hidden */
   ComputeType compute;        /* type in which products of its storage type are computed (--dtype) */
   double flops[CT_COUNT];     /* peak of products; a multiply-add is two */
   double memory_bytes, memory_bandwidth;

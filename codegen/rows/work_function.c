@@ -1,6 +1,7 @@
 /* codegen/rows/work_function.c - facts that the stages of a function share, found once; each stage legalises its part
  * of the operations (row_work.c). */
 #include "codegen/rows/row_work.h"
+#include "ir/legal_comm.h"
 #include "ir/legal_join.h"
 #include "ir/schedule.h"
 
@@ -73,8 +74,8 @@ static const size_t *order_of(Arena *a, const Func *f, const DeviceTraits *devic
                .first = ARENA_ARRAY(a, size_t, n + 1),
                .next = ARENA_ARRAY(a, size_t, n + 1)};
   bool *moved = ARENA_ARRAY(a, bool, n + 1);
-  for (size_t i = n; i-- > 0 && device->asynchronous;) {
-    if (!op_is_comm(f->ops.items[i].kind)) continue;
+  for (size_t i = n; i-- > 0;) {
+    if (!legal_begins_early(device, f, &f->ops.items[i])) continue;
     size_t behind = asked_behind(f, loops, i);
     if (behind == i) continue;
     moved[i] = true, o.next[i] = o.first[behind], o.first[behind] = i + 1;

@@ -401,6 +401,25 @@ static const char *measured_in(const TargetParts *p) {
   return NULL;
 }
 
+/* CPU ranks move bytes themselves, between the calls that compute.  A byte that a rank sends and receives makes its
+ * memory busy for PASSES passes (own part, staging, result, message) and its processor for NETWORK seconds (the
+ * system's TCP; from measured steps, bench/results/overlap.md), which nothing hides.  The rest of a link's time does
+ * pass beside computation.  Links between processes of one machine have no rest: there an early sum gained nothing in
+ * measurements, and that of a reduce-scatter costs memory. */
+static void hide_sums(Arena *a, Target *t) {
+  enum { PASSES = 4 };
+  static const double NETWORK = 1.3e-9;
+  double slowest = INFINITY;
+  for (int i = 0; i < t->ntiers; i++) slowest = fmin(slowest, t->tiers[i].bandwidth);
+  t->beside_work = PASSES / t->memory_bandwidth + NETWORK;
+  const double share = 1 - slowest * t->beside_work;
+  if (!(share > 0)) return;
+  DeviceTraits *device = ARENA_NEW(a, DeviceTraits);
+  *device = *t->device;
+  device->reduces_beside = true;
+  t->device = device, t->beside = fmin(share, 0.99);
+}
+
 /* Builds a target whose ranks are all devices of one kind. */
 static Target *build_kind(Diags *d, Arena *a, const MachineFigures *x, int device, const char *name, int ranks) {
   const TargetParts *p = x->parts;
@@ -432,7 +451,9 @@ static Target *build_kind(Diags *d, Arena *a, const MachineFigures *x, int devic
   const TopoBlock *costs = kernels ? part_named(p, TOPO_kernels, kernels) : NULL;
   if (costs && !read_kernels(d, costs, &t->kernels)) return NULL;
   if (costs && shared && !read_small(d, a, p, costs, share, slower, t)) return NULL;
-  return read_links(d, p, share, slower, t) && read_network(d, x, t) ? t : NULL;
+  if (!read_links(d, p, share, slower, t) || !read_network(d, x, t)) return NULL;
+  if (shared) hide_sums(a, t);
+  return t;
 }
 
 /* ---- ranks of different kinds */

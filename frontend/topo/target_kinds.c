@@ -123,6 +123,7 @@ Target *topo_target_of_kinds(Arena *a, const Target *const *kinds, int n, const 
     if (target_usable(k) > target_usable(t)) t->memory_bytes = k->memory_bytes, t->reserve_bytes = k->reserve_bytes;
     t->launch = fmin(t->launch, k->launch), t->host = fmin(t->host, k->host);
     t->hidden = fmin(t->hidden, k->hidden);
+    t->beside = fmin(t->beside, k->beside), t->beside_work = fmax(t->beside_work, k->beside_work);
     for (int j = 0; j < t->ntiers; j++) slowest_links(&t->tiers[j], &k->tiers[j < k->ntiers ? j : k->ntiers - 1]);
     if (count[i])
       parts =

@@ -7,6 +7,7 @@
 #include "ir/joint.h"
 #include "ir/legal_dot.h"
 #include "ir/states.h"
+#include "passes/cost/beside.h"
 #include "passes/cost/held.h"
 #include "passes/cost/ledger.h"
 #include "passes/cost/ranks.h"
@@ -42,6 +43,8 @@ typedef struct Pricing {
   HeldList held;
   SameWeight same;
   KeptList *kept; /* by operation: the first that reads the weight */
+  double *ready;  /* by operation: seconds of its stage when a gradient is complete */
+  BesideSums beside;
   bool *of_convolutions;
   size_t states;        /* states counted so far */
   StageCost *sums;      /* by stage */
@@ -168,7 +171,20 @@ static size_t user_now(const Pricing *p, const WalkScope *s) {
   return s->from || p->walk.now == p->f->ops.n ? p->walk.now : func_op_index(p->f, p->walk.reader);
 }
 
-static void count_moves(Pricing *p, const WalkScope *s, Val value, const Conversion *path, int stage) {
+/* Counts a conversion of so many seconds; returns the share that is shown. */
+static double count_beside(Pricing *p, const WalkScope *s, Val value, const Layout *from, const Layout *to,
+                           double seconds, int stage) {
+  const size_t op = (size_t)s->f->values.items[value].op;
+  CostModel *c = model_of(p, stage);
+  const double least = s->from ? 1 : cost_shown(c, &s->f->ops.items[op]),
+               shown = beside_shown(c, type_of(s->f, value), from, to, least);
+  if (shown < 1 && seconds > 0)
+    ARENA_PUSH(p->arena, &p->beside, ((BesideSum){stage, p->ready[op], seconds, seconds * shown}));
+  return shown;
+}
+
+/* `shown`: the share of the seconds that is not hidden. */
+static void count_moves(Pricing *p, const WalkScope *s, Val value, const Conversion *path, double shown, int stage) {
   const Type *type = type_of(s->f, value);
   for (int i = 0; i < path->n; i++) {
     CommSize x = {.kind = COMM_KIND_COUNT};
@@ -178,7 +194,7 @@ static void count_moves(Pricing *p, const WalkScope *s, Val value, const Convers
                         .op = (size_t)s->f->values.items[value].op,
                         .stage = stage,
                         .part = (size_t)i,
-                        .seconds = cost_move(model_of(p, stage), p->walk.m, type, &path->moves[i]),
+                        .seconds = cost_move(model_of(p, stage), p->walk.m, type, &path->moves[i]) * shown,
                         .bytes = x.bytes,
                         .comm = x.kind,
                         .axes = x.axes});
@@ -196,10 +212,11 @@ static Val price_convert(Walk *w, const WalkScope *s, Val value, Val v, const La
     PlanGap gap = {s->from ? p->f->ops.items[w->now].out : value, user_now(p, s), from, to};
     if (p->ngaps < MOST_GAPS) p->gaps[p->ngaps++] = gap;
   } else {
-    spend(p, stage, seconds * runs_here(p, s), &p->sums[stage].collectives);
+    const double shown = count_beside(p, s, value, from, to, seconds, stage);
+    spend(p, stage, seconds * shown * runs_here(p, s), &p->sums[stage].collectives);
     issue(p, stage, seconds > 0 ? runs_here(p, s) : 0);
     if ((p->traffic || p->ledger) && cost_convert_path(p->c, type, from, to, &path))
-      count_moves(p, s, value, &path, stage);
+      count_moves(p, s, value, &path, shown, stage);
   }
   Val made = held_make(&p->held, s, value, to, stage, true);
   held_born_early(&p->held, s, value, v, made);
@@ -211,7 +228,7 @@ static Val price_agreement(Walk *w, const WalkScope *s, Val value, Val v, int st
   Conversion path;
   if (!cost_agreement_path(p->c, type_of(s->f, value), &path)) return v;
   spend(p, stage, path.cost * runs_here(p, s), &p->sums[stage].collectives);
-  count_moves(p, s, value, &path, stage);
+  count_moves(p, s, value, &path, 1, stage);
   return v;
 }
 
@@ -313,6 +330,7 @@ static Val price_operation(Walk *w, const WalkScope *s, size_t index, const Val 
     held_find_picture(&p->held, op, in, first);
   }
   if (stays) p->held.items[first - 1].alone = true;
+  if (op->kind == OP_accumulate) p->ready[index] = sum->each;
   if (op->kind == OP_accumulate && p->repeat == 1)
     ARENA_PUSH(p->arena, &p->held.accumulated, ((Accumulated){in[0], first}));
   return first;
@@ -408,6 +426,12 @@ static void wait_for_communication(const Pricing *p, StageCost *s) {
   if (more > 0) s->once += more, s->collectives += more;
 }
 
+static void wait_for_sums(Pricing *p, int stage) {
+  StageCost *s = &p->sums[stage];
+  const double more = beside_wait(&p->beside, stage);
+  s->once += more, s->collectives += more;
+}
+
 /* The sums over all stages of each place. */
 static StageCost *sums_by_place(const Pricing *p) {
   const Mesh *mesh = &p->walk.m->mesh;
@@ -478,6 +502,7 @@ static Pricing *walked(Arena *a, const Priced *x, StageCost *sums, PlanTraffic *
                  .loops = cost_loops(a, x->c, x->f, NULL),
                  .same = weight_readers(a, x->f),
                  .kept = ARENA_ARRAY(a, KeptList, x->f->ops.n + 1),
+                 .ready = ARENA_ARRAY(a, double, x->f->ops.n + 1),
                  .sums = sums,
                  .traffic = traffic,
                  .ledger = ledger,
@@ -517,7 +542,8 @@ static void finish_ledger(const Pricing *p, HeldStages *by_stage, const Schedule
 /* Returns the price after the walk. */
 static PlanPrice price_of(Pricing *p) {
   const Mesh *mesh = &p->walk.m->mesh;
-  for (int i = 0; i < mesh->stages; i++) wait_for_host(p, &p->sums[i]), wait_for_communication(p, &p->sums[i]);
+  for (int i = 0; i < mesh->stages; i++)
+    wait_for_host(p, &p->sums[i]), wait_for_communication(p, &p->sums[i]), wait_for_sums(p, i);
   ScheduleTable made;
   const ScheduleTable *table = has_table(p) ? (made = table_of(p), &made) : NULL;
   PlanPrice out = {.possible = p->ngaps == 0, .ngaps = p->ngaps, .time = pipeline_time(p, table)};

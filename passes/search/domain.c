@@ -6,6 +6,7 @@
 
 #include "ir/states.h"
 #include "passes/lower/walk.h"
+#include "passes/cost/beside.h"
 #include "passes/facts/zero.h"
 
 int search_mesh_time_axis(const Mesh *mesh) { return mesh->naxes && mesh->axes[0].temporal ? 0 : -1; }
@@ -219,7 +220,7 @@ static Domain *domain_with_room(const Making *k, Arena *a, int n) {
   bool at_use = k->storage && k->in->zero - 1 == ZERO_AT_USE;
   *d = (Domain){.nin = nin,
                 .nout = k->op->nout,
-                .conversions = runs_of_result(k->in->shape->loops, k->in->f, k->index),
+                .conversions = runs_of_result(k->in->shape->loops, k->in->f, k->index) * cost_shown(k->in->cost, k->op),
                 .before = k->in->shape->before[k->index],
                 .read_behind = (k->in->shape->before[k->index] && !at_use) || k->op->kind == OP_accumulate,
                 .strategies = ARENA_ARRAY(a, Strategy, n),

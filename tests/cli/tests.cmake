@@ -28,6 +28,7 @@ foreach(name
     named
     recompute
     zero
+    beside
     train_checkpoints
     train_data
     train_files

@@ -20,6 +20,10 @@ import sys
 a, b = ([float(x) for x in open(f)] for f in sys.argv[1:])
 assert len(a) == len(b) == 12 and all(abs(x - y) < 1e-5 for x, y in zip(a, b)), (a, b)' "$@"; }
 
+# A link so slow that sums of gradients begin while the backward pass runs.
+printf '%s\n' 'cpu core { arch avx2; cores 2; memory 8 GB at 45 GB/s; launch 5 us; peak f32 100 GFLOPS; }' \
+  'machine pair { devices 1 core; link cable at 125 MB/s latency 50 us; }' >slow.topo
+
 # Every stage is proved, and trains like one rank.
 cuts=0
 each() { # each DATA CUT MODEL...
@@ -41,7 +45,7 @@ each() { # each DATA CUT MODEL...
 {
 expect 0 "" "$apc" compile $mlp -q -o one
 ./one --steps 12 $rows --json | losses >want.txt
-each "$rows" "cpux2 --dp 2" $mlp
+each "$rows" "./slow.topox2 --dp 2" $mlp
 each "$rows" "cpux4 --dp 2 --tp 2 --micro-batches 2" $mlp
 expect 0 "" "$apc" compile $gpt -q -o one
 ./one --steps 12 $tokens --json | losses >want.txt
@@ -70,7 +74,8 @@ expect 0 "" "$apc" plan ${gpt/ -D d=16/ -D d=1024} -q ${gpus/none/full} --dp 8 -
 expect_json "d['chosen']['recompute'] == 'full'"
 check "casts of parts are kept" grep -q "$cast" full.plan
 
-# The placement of stored weights changes no bit: the plan of stage 0, with the lines of stage 1 that define it.
+# The placement of stored weights changes no bit: the plan of stage 0, with the lines of stage 1 that define it.  Nor do
+# sums that begin early.
 for cut in "cpux2 --dp 2" "cpux4 --dp 2 --tp 2 --micro-batches 2"; do
   cuts=$((cuts + 1))
   in_half $cuts || continue
@@ -81,7 +86,7 @@ for cut in "cpux2 --dp 2" "cpux4 --dp 2 --tp 2 --micro-batches 2"; do
   grep -v '^store' 0.plan >moved.plan
   grep '^store' 1.plan >>moved.plan
   expect 0 "" "$apc" compile $gpt -q --target $cut --zero 0 --plan 0.plan -o whole
-  expect 0 "" "$apc" compile $gpt -q --target $cut --zero 1 --plan moved.plan -o parts
+  expect 0 "" "$apc" compile $gpt -q --target ${cut/cpux2/./slow.topox2} --zero 1 --plan moved.plan -o parts
   expect 0 "" ./whole --steps 9 $tokens --save whole.safetensors
   expect 0 "" ./parts --steps 9 $tokens --save parts.safetensors
   }

@@ -633,7 +633,8 @@ static void check_case(const Case *c) {
   driver_begin(&b, &o);
   for (int queue = 0; queue < 3 && ok; queue++) {
     DeviceTraits device = *target_device_traits(DEVICE_cpu);
-    device.asynchronous = queue == 2, device.sends_beside = queue > 0; /* as no rank, as CPU ranks, as GPUs */
+    /* as no rank, as CPU ranks, as GPUs */
+    device.asynchronous = queue == 2, device.sends_beside = device.reduces_beside = queue > 0;
     driver_make_for(&b, &device);
     ok = driver_run(&b, DRIVER_kernels);
     static const char *const ways[] = {"", ", sends beside", ", all beside"};
