@@ -461,7 +461,7 @@ class Test:
             data = join(port, Handshake(key, rank=1, world=2, role=DATA)) if connected else None
             check("this connects", not connected or data)
             begin = time.monotonic()
-            control.sendall(struct.pack("<II", 0x61706357, 2) + bytes(1088 - 8))
+            control.sendall(struct.pack("<II", 0x61706357, 2) + bytes(1096 - 8))
             code, text = ranks.end(0)
             check(f"a goodbye: {code}: {text}", code == 6 and "rank 1 was lost: it left" in text)
             check(f"a goodbye was noticed after {time.monotonic() - begin:.1f} s", time.monotonic() - begin < 2 + LATER)
